@@ -50,8 +50,8 @@ void read_general(ConfigReader& reader, Config& config) {
                                            {text, "situ_linear_beta"},
                                            {root, "situ_linear_beta"}},
                                           1e-6, 1e6);
-  reader.must_be({{text, "hidden_act"}, {root, "hidden_act"}}, "situ");
-  reader.must_be({{root, "tie_word_embeddings"}, {text, "tie_word_embeddings"}}, false);
+  reader.must_be_text({{text, "hidden_act"}, {root, "hidden_act"}}, "situ");
+  reader.must_be_flag({{root, "tie_word_embeddings"}, {text, "tie_word_embeddings"}}, false);
 }
 
 void read_token_ids(ConfigReader& reader, Config& config) {
@@ -84,8 +84,8 @@ void read_attention(ConfigReader& reader, Config& config) {
   config.qk_nope_head_dim = width("qk_nope_head_dim");
   config.qk_rope_head_dim = width("qk_rope_head_dim");
   config.v_head_dim = width("v_head_dim");
-  reader.must_be({{text, "mla_use_nope"}, {root, "mla_use_nope"}}, true);
-  reader.must_be({{text, "mla_use_output_gate"}, {root, "mla_use_output_gate"}}, true);
+  reader.must_be_flag({{text, "mla_use_nope"}, {root, "mla_use_nope"}}, true);
+  reader.must_be_flag({{text, "mla_use_output_gate"}, {root, "mla_use_output_gate"}}, true);
   const auto n_kv_heads = reader.optional_size(
       {{text, "num_key_value_heads"}, {root, "num_key_value_heads"}}, 1, kMaxWidth);
   if (n_kv_heads && *n_kv_heads != config.n_heads) {
@@ -108,7 +108,7 @@ void read_attention(ConfigReader& reader, Config& config) {
   config.gate_lower_bound = reader.number(
       {{linear, "gate_lower_bound"}, {text, "gate_lower_bound"}, {root, "gate_lower_bound"}}, -1e6,
       0);
-  if (reader.has_linear()) reader.must_be({{linear, "use_full_rank_gate"}}, true);
+  if (reader.has_linear()) reader.must_be_flag({{linear, "use_full_rank_gate"}}, true);
 }
 
 void read_experts(ConfigReader& reader, Config& config) {
@@ -139,9 +139,9 @@ void read_experts(ConfigReader& reader, Config& config) {
           .value_or(1);
   config.routed_scaling_factor = reader.number(
       {{text, "routed_scaling_factor"}, {root, "routed_scaling_factor"}}, 1e-6, 1e6);
-  reader.must_be({{text, "latent_moe_use_norm"}, {root, "latent_moe_use_norm"}}, true);
-  reader.must_be({{text, "moe_renormalize"}, {root, "moe_renormalize"}}, true);
-  reader.must_be({{text, "moe_router_activation_func"}, {root, "moe_router_activation_func"}},
+  reader.must_be_flag({{text, "latent_moe_use_norm"}, {root, "latent_moe_use_norm"}}, true);
+  reader.must_be_flag({{text, "moe_renormalize"}, {root, "moe_renormalize"}}, true);
+  reader.must_be_text({{text, "moe_router_activation_func"}, {root, "moe_router_activation_func"}},
                  "sigmoid");
   for (const std::string_view key : {"num_expert_group", "topk_group"}) {
     const auto n_groups = reader.optional_size({{text, key}, {root, key}}, 1, kMaxExperts);

@@ -118,7 +118,7 @@ std::optional<float> ConfigReader::optional_number(KeyPlaces places, double min,
   return std::nullopt;
 }
 
-void ConfigReader::must_be(KeyPlaces places, bool want) {
+void ConfigReader::must_be_flag(KeyPlaces places, bool want) {
   const std::optional<element> value = require(places);
   if (!value) return;
   io::Result<bool> flag = json_bool(first_key(places), *value);
@@ -128,7 +128,7 @@ void ConfigReader::must_be(KeyPlaces places, bool want) {
                 fmt::format("{} is {}, only {} is supported", first_key(places), *flag, want)});
 }
 
-void ConfigReader::must_be(KeyPlaces places, std::string_view want) {
+void ConfigReader::must_be_text(KeyPlaces places, std::string_view want) {
   const std::optional<element> value = require(places);
   if (!value) return;
   io::Result<std::string> text = json_string(first_key(places), *value);

@@ -49,8 +49,8 @@ class ConfigReader {
   std::optional<std::uint32_t> optional_size(KeyPlaces places, std::uint64_t min, std::uint64_t max);
   std::optional<float> optional_number(KeyPlaces places, double min, double max);
   // The only value this program can honour; any other is understood and unsupported.
-  void must_be(KeyPlaces places, bool want);
-  void must_be(KeyPlaces places, std::string_view want);
+  void must_be_flag(KeyPlaces places, bool want);
+  void must_be_text(KeyPlaces places, std::string_view want);
   // A list of distinct integers from 1 to `max`, or nothing.
   std::optional<std::vector<std::uint32_t>> optional_list(KeyPlaces places, std::uint64_t max);
 
