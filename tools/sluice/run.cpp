@@ -1,0 +1,221 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <sstream>
+
+#include "engine/tokenizer/tokenizer.h"
+#include "engine/tokenizer/utf8_stream.h"
+#include "tools/sluice/command.h"
+#include "tools/sluice/output_file.h"
+#include "tools/sluice/route_dump.h"
+#include "tools/sluice/run_options.h"
+#include "tools/sluice/run_report.h"
+
+namespace sluice {
+namespace {
+
+std::atomic<bool> interrupted = false;  // written by the signal handler alone
+
+void on_signal(int signal_number) {
+  interrupted = true;
+  std::signal(signal_number, SIG_DFL);  // the second one kills
+}
+
+void say(const std::string& text) { std::fprintf(stderr, "sluice: %s\n", text.c_str()); }
+
+io::Status write_stdout(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) {
+    return {};
+  }
+  return io::system_error(errno, "write the text");
+}
+
+// What a run writes while it goes on: text or ids, logits, routes, progress.
+class Outputs {
+ public:
+  static io::Result<Outputs> create(const RunOptions& options, const engine::Config& config) {
+    Outputs outputs;
+    if (!options.dump_logits.empty()) {
+      io::Result<OutputFile> file = OutputFile::create(options.dump_logits);
+      if (!file) return std::move(file.error());
+      outputs.logits_ = std::move(*file);
+    }
+    if (!options.dump_routes.empty()) {
+      io::Result<OutputFile> file = OutputFile::create(options.dump_routes);
+      if (!file) return std::move(file.error());
+      outputs.routes_file_ = std::move(*file);
+      outputs.routes_ = std::make_unique<RouteDump>(config);
+    }
+    return outputs;
+  }
+
+  [[nodiscard]] engine::Observer* observer() { return routes_.get(); }
+  io::Status add_logits(std::span<const float> rows) { return logits_->write(std::as_bytes(rows)); }
+
+  io::Status commit() {
+    if (logits_) {
+      if (io::Status done = logits_->commit(); !done) return done;
+    }
+    if (routes_) {
+      if (io::Status done = routes_file_->write(routes_->text()); !done) return done;
+      return routes_file_->commit();
+    }
+    return {};
+  }
+
+ private:
+  std::optional<OutputFile> logits_, routes_file_;
+  std::unique_ptr<RouteDump> routes_;
+};
+
+io::Result<std::string> read_prompt(const RunOptions& options) {
+  if (options.prompt_file.empty()) return options.prompt;
+  std::ifstream file(options.prompt_file, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (!file) return io::system_error(errno, "read " + options.prompt_file);
+  return text.str();
+}
+
+io::Result<std::vector<std::uint32_t>> prompt_ids(const RunOptions& options,
+                                                  const engine::Tokenizer* tokenizer) {
+  if (!options.ids.empty()) return options.ids;
+  io::Result<std::string> text = read_prompt(options);
+  if (!text) return std::move(text.error());
+  engine::Encoded encoded = tokenizer->encode(*text, engine::Tokenizer::Mode::plain);
+  if (encoded.n_replaced > 0) {
+    say(fmt::format("the prompt is not UTF-8 in {} places, the first at byte {}: replaced by U+FFFD",
+                    encoded.n_replaced, encoded.first_replaced_offset));
+  }
+  if (encoded.ids.empty()) return io::Error{io::Errc::invalid, 0, "the prompt is empty"};
+  return std::move(encoded.ids);
+}
+
+// The vocabulary is needed for text; a run on ids that prints ids does without.
+io::Result<std::unique_ptr<engine::Tokenizer>> load_tokenizer(const RunOptions& options,
+                                                              const engine::Config& config) {
+  const bool needed = options.ids.empty() || options.print == "text";
+  io::Result<engine::Tokenizer> tokenizer = engine::Tokenizer::load(options.model, config.vocab_size);
+  if (tokenizer) return std::make_unique<engine::Tokenizer>(std::move(*tokenizer));
+  if (needed) {
+    return std::move(tokenizer.error())
+        .within("load the tokenizer (--ids with --print ids do without)");
+  }
+  return std::unique_ptr<engine::Tokenizer>();
+}
+
+void show_prefill(std::size_t n_done, std::size_t n_prompt) {
+  if (isatty(STDERR_FILENO) == 0) return;
+  std::fprintf(stderr, "\rprefill %zu of %zu tokens", n_done, n_prompt);
+  if (n_done == n_prompt) std::fprintf(stderr, "\r\033[K");
+}
+
+engine::GenerateRequest make_request(const RunOptions& options, const engine::Config& config,
+                                     const engine::Tokenizer* tokenizer,
+                                     const std::vector<std::uint32_t>& prompt,
+                                     engine::Utf8Stream& text, Outputs& outputs) {
+  engine::GenerateRequest request;
+  request.prompt = prompt;
+  request.n_generate = options.n_generate;
+  if (!options.ignore_stop) {
+    request.stop_ids.push_back(config.eos_token_id);
+    if (tokenizer != nullptr) {
+      if (const auto eos = tokenizer->special("[EOS]")) request.stop_ids.push_back(*eos);
+    }
+  }
+  request.observer = outputs.observer();
+  request.on_prefill = [&](std::uint32_t n_done) { show_prefill(n_done, prompt.size()); };
+  if (options.print == "text") {
+    request.on_token = [&, tokenizer, stops = request.stop_ids](std::uint32_t id) {
+      if (std::find(stops.begin(), stops.end(), id) != stops.end()) return io::Status();
+      return write_stdout(text.push(tokenizer->bytes(id)));
+    };
+  } else {
+    request.on_token = [first = true](std::uint32_t id) mutable {
+      return write_stdout(fmt::format("{}{}", std::exchange(first, false) ? "" : ",", id));
+    };
+  }
+  if (!options.dump_logits.empty()) {
+    request.on_logits = [&](std::uint32_t, std::span<const float> rows) {
+      return outputs.add_logits(rows);
+    };
+  }
+  return request;
+}
+
+io::Status write_json(const RunOptions& options, const RunReport& report) {
+  if (options.json.empty()) return {};
+  io::Result<OutputFile> file = OutputFile::create(options.json);
+  if (!file) return std::move(file.error());
+  if (io::Status done = file->write(to_json(report).dump(2) + "\n"); !done) return done;
+  return file->commit();
+}
+
+io::Status run(RunOptions options) {
+  const auto start = std::chrono::steady_clock::now();
+  io::Result<engine::Checkpoint> checkpoint =
+      engine::open_checkpoint(options.model, {.allow_holes = options.allow_holes});
+  if (!checkpoint) return std::move(checkpoint.error());
+  if (options.latent_norm_eps > 0) checkpoint->config.mla_latent_norm_eps = options.latent_norm_eps;
+  const engine::Config config = checkpoint->config;
+
+  io::Result<std::unique_ptr<engine::Tokenizer>> tokenizer = load_tokenizer(options, config);
+  if (!tokenizer) return std::move(tokenizer.error());
+  const io::Result<std::vector<std::uint32_t>> prompt = prompt_ids(options, tokenizer->get());
+  if (!prompt) return prompt.error();
+  const std::uint64_t wanted = options.context > 0 ? options.context : prompt->size() + options.n_generate;
+  const auto context = static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, config.max_positions));
+
+  io::Result<engine::SessionOptions> session_flags = session_options(options, context, interrupted);
+  if (!session_flags) return std::move(session_flags.error());
+  io::Result<std::unique_ptr<engine::Session>> session =
+      engine::Session::open(std::move(*checkpoint), *session_flags);
+  if (!session) return std::move(session.error());
+  for (const std::string& note : (*session)->notes()) say(note);
+  io::Result<Outputs> outputs = Outputs::create(options, config);
+  if (!outputs) return std::move(outputs.error());
+
+  engine::Generated generated;
+  engine::Utf8Stream text;
+  const double open_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  io::Status status = (*session)->generate(
+      make_request(options, config, tokenizer->get(), *prompt, text, *outputs), generated);
+  if (status) status = write_stdout(text.flush() + "\n");
+  if (status) status = outputs->commit();
+
+  const RunReport report{.options = options,
+                         .session_options = *session_flags,
+                         .session = **session,
+                         .generated = generated,
+                         .prompt = *prompt,
+                         .open_seconds = open_seconds,
+                         .error = status ? "" : status.error().message};
+  if (status || status.error().code == io::Errc::interrupted) {
+    std::fprintf(stderr, "\n%s", summary(report).c_str());
+  }
+  if (io::Status written = write_json(options, report); !written && status) return written;
+  return status;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand(
+      "run", "Continue a prompt with greedy decoding, the weights streamed from disk.");
+  const auto options = std::make_shared<RunOptions>();
+  add_run_flags(*command, *options);
+  command->callback([options, &exit_code] {
+    std::signal(SIGINT, on_signal);
+    std::signal(SIGTERM, on_signal);
+    if (const io::Status status = run(*options); !status) exit_code = report_error(status.error());
+  });
+}
+
+}  // namespace sluice
