@@ -30,7 +30,9 @@ from typing import Any, Dict, Iterator, List, Tuple
 
 import numpy as np
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "nano")]
+import bpe  # noqa: E402
 import released_layout as released  # noqa: E402
 
 MASK = (1 << 64) - 1
@@ -232,7 +234,8 @@ def write(folder: str, g: Dict[str, Any]) -> None:
     released.write_json(folder, "generation_config.json",
                         {"max_length": 4096, "eos_token_id": g["eos_token_id"]})
     if g["vocab_size"] == 512:
-        released.write_byte_ranks(folder)
+        bpe.write_tiktoken(os.path.join(folder, "tiktoken.model"),
+                           [bytes([b]) for b in bpe.byte_order()])
         released.write_tokenizer_config(folder, 256)
 
 

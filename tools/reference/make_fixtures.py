@@ -38,6 +38,7 @@ NANO = os.path.join(ROOT, "models", "nano")
 TINY_PROMPT = [3, 4, 5, 6, 7]
 N_PROMPT, N_CONTINUATION = 12, 24
 DEEP25_PROMPT_SEED = 28    # of the ids; chosen so that the checks below hold
+NANO_PROMPT = "And it came to pass in those days, that"  # the demo prompt of models/nano
 MIN_TOP_GAP = 1e-3         # of the largest logit: best against second best
 MIN_PICK_GAP = 1e-5        # of the scores: last chosen against first not chosen expert
 AGREEMENT = 1e-5           # of the largest logit: whole against incremental
@@ -202,12 +203,6 @@ def write_mistakes(models: Dict[str, tuple]) -> None:
                           for n, why in mistakes.NOT_IN_LOGITS.items()]})
 
 
-def nano_prompt() -> str:
-    """The demo prompt of the trained model."""
-    with open(os.path.join(NANO, "demo.txt"), encoding="utf-8") as text:
-        return text.read().rstrip("\n")
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--made-up", action="store_true", help="leave out what needs models/nano")
@@ -222,10 +217,9 @@ def main() -> int:
         ids = write_continuation("deep25", folders["deep25"], deep25_prompt(DEEP25_PROMPT_SEED), {})
         models = {"tiny": (folders["tiny"], TINY_PROMPT), "deep25": (folders["deep25"], ids)}
         if not args.made_up:
-            text = nano_prompt()
             tokens = bpe.read_tiktoken(os.path.join(NANO, "tiktoken.model"))
-            ids = write_continuation("nano", NANO, bpe.Tokenizer(tokens).encode(text),
-                                     {"prompt": text})
+            ids = write_continuation("nano", NANO, bpe.Tokenizer(tokens).encode(NANO_PROMPT),
+                                     {"prompt": NANO_PROMPT})
             models["nano"] = (NANO, ids)
         write_mistakes(models)
     return 0

@@ -5,7 +5,6 @@ shard all F32 tensors, then BF16, then U8, by name compared as strings.  The hea
 in data order, padded with spaces to a multiple of 8, without `__metadata__`.
 """
 
-import base64
 import json
 import os
 from typing import Any, Dict, List, Tuple
@@ -66,19 +65,6 @@ def write_json(folder: str, file: str, content: Any) -> None:
     with open(os.path.join(folder, file), "w", encoding="utf-8") as out:
         json.dump(content, out, indent=1)
         out.write("\n")
-
-
-def byte_order() -> List[int]:
-    """The byte of each of the first 256 ranks (page 5.1)."""
-    runs = [(0x21, 0x7E), (0xA1, 0xAC), (0xAE, 0xFF), (0x00, 0x20), (0x7F, 0xA0), (0xAD, 0xAD)]
-    return [b for first, last in runs for b in range(first, last + 1)]
-
-
-def write_byte_ranks(folder: str) -> None:
-    """tiktoken.model with the 256 single bytes and nothing else."""
-    with open(os.path.join(folder, "tiktoken.model"), "w", encoding="ascii", newline="\n") as out:
-        for rank, byte in enumerate(byte_order()):
-            out.write(f"{base64.b64encode(bytes([byte])).decode()} {rank}\n")
 
 
 def write_tokenizer_config(folder: str, n_ranks: int) -> None:
