@@ -47,15 +47,15 @@ struct TokenTiming {
 enum class StopReason : std::uint8_t { length, end_of_text, context };
 
 struct GenerateRequest {
-  std::vector<std::uint32_t> prompt;  // at least one token
+  std::vector<std::uint32_t> prompt{};  // at least one token
   std::uint32_t n_generate = 0;
-  std::vector<std::uint32_t> stop_ids;
+  std::vector<std::uint32_t> stop_ids{};
   Observer* observer = nullptr;
   // Each is called on the caller's thread; an error ends the run.
-  std::function<io::Status(std::uint32_t token_id)> on_token;
+  std::function<io::Status(std::uint32_t token_id)> on_token{};
   // Rows of logits as they are made: first_position, fp32 [n, vocab_size].
-  std::function<io::Status(std::uint32_t first_position, std::span<const float> rows)> on_logits;
-  std::function<void(std::uint32_t n_done)> on_prefill;  // prompt tokens evaluated so far
+  std::function<io::Status(std::uint32_t first_position, std::span<const float> rows)> on_logits{};
+  std::function<void(std::uint32_t n_done)> on_prefill{};  // prompt tokens evaluated so far
 };
 
 struct Generated {

@@ -7,6 +7,7 @@
 namespace engine {
 
 void Trunk::for_tiles(Weight weight, std::uint32_t layer_idx, const UseTile& use) {
+  if (!status_) return;
   const Matrix& matrix = catalogue_.matrices[next_matrix_];
   assert(matrix.weight == weight && matrix.layer_idx == layer_idx &&
          "matrices are consumed in the catalogue's order");
@@ -24,6 +25,7 @@ void Trunk::for_tiles(Weight weight, std::uint32_t layer_idx, const UseTile& use
 
 void Trunk::matmul(Weight weight, std::uint32_t layer_idx, const float* x, std::size_t n_tokens,
                    float* y) {
+  if (!status_) return;
   const Matrix& matrix = catalogue_.matrices[next_matrix_];
   const std::size_t n_cols = matrix.n_cols;
   for_tiles(weight, layer_idx, [&](const Tile& tile, const std::byte* rows) {

@@ -39,7 +39,7 @@ struct LoaderOptions {
   std::uint32_t depth = 16;         // requests in flight
   std::uint32_t request_bytes = 1 << 20;
   const std::atomic<bool>* interrupted = nullptr;  // ends a wait within 50 ms
-  MakeBackend make_backend;                        // instead of `path`, for tests
+  MakeBackend make_backend{};                      // instead of `path`, for tests
 };
 
 // Every byte asked of the device is used, alignment, or unused (read ahead of a stop).

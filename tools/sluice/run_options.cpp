@@ -123,8 +123,7 @@ io::Result<engine::SessionOptions> session_options(const RunOptions& o, std::uin
                                               : engine::IoPath::automatic,
                     .depth = o.depth,
                     .request_bytes = static_cast<std::uint32_t>(o.request_bytes),
-                    .interrupted = &interrupted,
-                    .make_backend = {}};
+                    .interrupted = &interrupted};
   return session;
 }
 
