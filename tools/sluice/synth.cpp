@@ -1,0 +1,163 @@
+#include "engine/synth/synth.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/sluice/command.h"
+
+namespace sluice {
+namespace {
+
+using Size = std::optional<std::uint32_t>;
+
+// Flags over a preset; what is not given stays as the preset has it.
+struct Options {
+  std::string out;
+  std::string preset = "deep25";
+  std::string gain;
+  std::optional<std::uint64_t> seed;
+  std::vector<std::uint32_t> full_attn_layers;
+  Size n_layers, hidden, intermediate, vocab, attn_res_block;
+  Size kda_heads, kda_head_dim, heads, q_lora, kv_lora, nope, rope, v_head_dim;
+  Size n_experts, top_k, n_shared, expert_width, latent, dense_layers, max_positions;
+};
+
+// A signal handler can reach nothing but a global.
+std::atomic<bool> g_stop = false;
+static_assert(std::atomic<bool>::is_always_lock_free, "set in a signal handler");
+
+void on_interrupt(int) { g_stop = true; }
+
+struct SizeFlag {
+  const char* flag;
+  Size Options::*option;
+  std::uint32_t engine::Config::*field;
+  const char* help;
+};
+
+constexpr SizeFlag kSizeFlags[] = {
+    {"--layers", &Options::n_layers, &engine::Config::n_layers,
+     "decoder layers; MLA in every fourth and the last unless --full-attn-layers says else"},
+    {"--hidden", &Options::hidden, &engine::Config::hidden_size, "hidden width"},
+    {"--intermediate", &Options::intermediate, &engine::Config::intermediate_size,
+     "width of the dense MLP"},
+    {"--dense-layers", &Options::dense_layers, &engine::Config::first_k_dense_replace,
+     "layers with a dense MLP before the first with experts"},
+    {"--vocab", &Options::vocab, &engine::Config::vocab_size,
+     "vocabulary; from 512 on a tokenizer is written and the last 256 ids are special"},
+    {"--max-positions", &Options::max_positions, &engine::Config::max_positions,
+     "context limit in tokens"},
+    {"--attn-res-block", &Options::attn_res_block, &engine::Config::attn_res_block_size,
+     "layers of an AttnRes block"},
+    {"--kda-heads", &Options::kda_heads, &engine::Config::kda_n_heads, "KDA heads"},
+    {"--kda-head-dim", &Options::kda_head_dim, &engine::Config::kda_head_dim,
+     "width of a KDA head"},
+    {"--heads", &Options::heads, &engine::Config::n_heads, "MLA heads"},
+    {"--q-lora", &Options::q_lora, &engine::Config::q_lora_rank, "MLA query bottleneck"},
+    {"--kv-lora", &Options::kv_lora, &engine::Config::kv_lora_rank, "MLA latent width"},
+    {"--nope-dim", &Options::nope, &engine::Config::qk_nope_head_dim,
+     "query and key width of an MLA head"},
+    {"--rope-dim", &Options::rope, &engine::Config::qk_rope_head_dim,
+     "width of the key that MLA heads share"},
+    {"--v-head-dim", &Options::v_head_dim, &engine::Config::v_head_dim,
+     "value width of an MLA head"},
+    {"--experts", &Options::n_experts, &engine::Config::n_experts, "routed experts of a layer"},
+    {"--top-k", &Options::top_k, &engine::Config::top_k, "routed experts of a token"},
+    {"--shared-experts", &Options::n_shared, &engine::Config::n_shared_experts, "shared experts"},
+    {"--expert-width", &Options::expert_width, &engine::Config::moe_intermediate_size,
+     "width inside an expert, a multiple of 32"},
+    {"--latent", &Options::latent, &engine::Config::latent_size,
+     "width that routed experts see, a multiple of 32"},
+};
+
+io::Result<engine::Geometry> make_geometry(const Options& options) {
+  io::Result<engine::Geometry> geometry = engine::find_geometry(options.preset);
+  if (!geometry) return geometry;
+  engine::Config& config = geometry->config;
+  for (const SizeFlag& size : kSizeFlags) {
+    if (options.*size.option) config.*size.field = *(options.*size.option);
+  }
+  if (options.kda_heads) geometry->a_log_size = 2 * config.kda_n_heads;
+  if (options.n_layers) config.mla_layers = engine::spread_mla_layers(config.n_layers);
+  if (!options.full_attn_layers.empty()) {
+    config.mla_layers.assign(config.n_layers, false);
+    for (const std::uint32_t layer : options.full_attn_layers) {
+      if (layer < 1 || layer > config.n_layers) {
+        return io::Error{io::Errc::invalid, 0,
+                         fmt::format("--full-attn-layers has {}, want 1 to {}", layer,
+                                     config.n_layers)};
+      }
+      config.mla_layers[layer - 1] = true;
+    }
+  }
+  engine::set_token_ids(config);
+  if (!options.gain.empty()) {
+    geometry->gain = options.gain == "page" ? engine::Gain::page : engine::Gain::fan_in;
+  }
+  if (options.seed) geometry->seed = *options.seed;
+  return geometry;
+}
+
+void show_progress(std::uint64_t n_done_bytes, std::uint64_t n_bytes) {
+  std::fprintf(stderr, "\rwriting %.1f of %.1f MiB", static_cast<double>(n_done_bytes) / 1048576.0,
+               static_cast<double>(n_bytes) / 1048576.0);
+  if (n_done_bytes == n_bytes) std::fputc('\n', stderr);
+}
+
+io::Status synth(const Options& options) {
+  io::Result<engine::Geometry> geometry = make_geometry(options);
+  if (!geometry) return std::move(geometry.error());
+  struct sigaction action {};
+  action.sa_handler = on_interrupt;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  engine::SynthOptions synth_options;
+  synth_options.stop = &g_stop;
+  if (isatty(STDERR_FILENO) == 1) synth_options.progress = show_progress;
+  if (io::Status status = engine::write_made_up(*geometry, options.out, synth_options); !status) {
+    return status;
+  }
+  std::fprintf(stderr, "sluice: wrote %s, %llu bytes in %u shards\n", options.out.c_str(),
+               static_cast<unsigned long long>(engine::synth_bytes(*geometry)),
+               geometry->config.n_layers + 1);
+  return {};
+}
+
+}  // namespace
+
+void add_synth(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "synth", "Writes a made-up checkpoint of any size in the released layout.");
+  command->add_option("OUT", options->out, "folder to write; must not exist")->required();
+  command->add_option("--geometry", options->preset, "sizes to start from")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"tiny", "deep25", "nano", "k3"}));
+  command->add_option("--seed", options->seed, "seed of the weights [as the geometry has it]");
+  command->add_option("--gain", options->gain,
+                      "page: the published tiny model's weights; fan-in: of a size that suits any "
+                      "width [as the geometry has it]")
+      ->check(CLI::IsMember({"page", "fan-in"}));
+  for (const SizeFlag& size : kSizeFlags) {
+    const bool may_be_zero = size.field == &engine::Config::first_k_dense_replace;
+    command->add_option(size.flag, (*options).*size.option, size.help)
+        ->check(CLI::Range(may_be_zero ? 0U : 1U, std::uint32_t{1} << 24));
+  }
+  command->add_option("--full-attn-layers", options->full_attn_layers,
+                      "MLA layers counted from 1, such as 4,8,12")
+      ->delimiter(',');
+  command->callback([options, &exit_code] {
+    io::Status status = synth(*options);
+    exit_code = status ? 0 : report_error(status.error());
+  });
+}
+
+}  // namespace sluice
