@@ -48,6 +48,7 @@ struct ExpertPart {
   std::uint32_t n_cols = 0;  // in, a multiple of 32
   std::uint64_t packed_offset_bytes = 0;  // [n_rows, n_cols / 2]   from the start of the block
   std::uint64_t scale_offset_bytes = 0;   // [n_rows, n_cols / 32]
+  friend bool operator==(const ExpertPart&, const ExpertPart&) = default;
 };
 
 struct ExpertLayout {
