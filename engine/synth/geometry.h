@@ -13,7 +13,7 @@ namespace engine {
 // How large the values of a matrix are.
 enum class Gain : std::uint8_t {
   page,    // 0.25 r at any width: the tiny model whose forward pass is published
-  fan_in,  // sqrt(6 / in) r, so that activations keep their size at any width
+  fan_in,  // sqrt(3 / in) r: activations keep their size at any width, and rounding does not grow
 };
 
 struct Geometry {

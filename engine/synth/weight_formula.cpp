@@ -22,9 +22,12 @@ std::uint16_t round_to_bf16(float value) {
 
 double matrix_scale(std::string_view leaf, Gain gain, double n_in) {
   if (leaf.ends_with("_res_proj")) {
-    return gain == Gain::page ? 0.5 : 0.5 * std::sqrt(96.0 / n_in);
+    return gain == Gain::page ? 0.5 : 0.1 * std::sqrt(96.0 / n_in);
   }
-  return gain == Gain::page ? 0.25 : std::sqrt(6.0 / n_in);
+  if (gain == Gain::page) return 0.25;
+  const bool into_stream =
+      leaf == "o_proj" || leaf == "down_proj" || leaf == "routed_expert_up_proj";
+  return (into_stream ? 0.5 : 1.0) * std::sqrt(3.0 / n_in);
 }
 
 std::uint64_t scale_byte(Gain gain, double n_in) {

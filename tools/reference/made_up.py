@@ -11,8 +11,9 @@ Formula: page Appendix A.2, with the seed of a tensor
 so --seed 0 --gain page is exactly A.2.  With --gain fan-in (the default) activations keep their size
 at any width; `in` is the logical input width:
 
-    BF16 matrices (also gate.weight and lm_head, not embed_tokens)   sqrt(6 / in) * r
-    *_res_proj                                                       (0.5 * sqrt(96 / in)) * r
+    BF16 matrices (also gate.weight and lm_head, not embed_tokens)   sqrt(3 / in) * r
+    of these o_proj, down_proj, routed_expert_up_proj                half of that
+    *_res_proj                                                       (0.1 * sqrt(96 / in)) * r
     weight_scale              (122 - floor(0.5 * log2(in / 64) + 0.5)) + (z & 1)
 
 Everything is computed in double, left to right as written, rounded to float32 and then, for BF16
@@ -124,10 +125,13 @@ class Generator:
         if leaf == "embed_tokens":
             return r
         if leaf.endswith("_res_proj"):
-            return (0.5 if self.page_gain else 0.5 * math.sqrt(96 / shape[1])) * r
+            return (0.5 if self.page_gain else 0.1 * math.sqrt(96 / shape[1])) * r
         if "norm" in leaf:
             return 1.0 + 0.25 * r
-        return (0.25 if self.page_gain else math.sqrt(6 / shape[1])) * r
+        if self.page_gain:
+            return 0.25 * r
+        into_stream = leaf in ("o_proj", "down_proj", "routed_expert_up_proj")
+        return ((0.5 if into_stream else 1.0) * math.sqrt(3 / shape[1])) * r
 
 
 def layer_tensors(g: Dict[str, Any], layer: int) -> Iterator[Tuple[str, str, Tuple[int, ...]]]:

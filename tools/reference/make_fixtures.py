@@ -37,12 +37,12 @@ FIXTURES = os.path.join(ROOT, "tests", "fixtures")
 NANO = os.path.join(ROOT, "models", "nano")
 TINY_PROMPT = [3, 4, 5, 6, 7]
 N_PROMPT, N_CONTINUATION = 12, 24
-DEEP25_PROMPT_SEED = 28    # of the ids; chosen so that the checks below hold
+DEEP25_PROMPT_SEED = 1     # of the ids; chosen so that the checks below hold
 NANO_PROMPT = "And it came to pass in those days, that"  # the demo prompt of models/nano
 MIN_TOP_GAP = 1e-3         # of the largest logit: best against second best
 MIN_PICK_GAP = 1e-5        # of the scores: last chosen against first not chosen expert
 AGREEMENT = 1e-5           # of the largest logit: whole against incremental
-FLOAT32_AGREEMENT = 1e-4   # of the largest logit: float32 against float64
+FLOAT32_AGREEMENT = 2e-5   # of the largest logit: float32 against float64
 VISIBLE = 1e-4             # of the largest logit
 
 
