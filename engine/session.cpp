@@ -180,6 +180,7 @@ io::Status Session::generate(const GenerateRequest& request, Generated& generate
   const auto n_room = options_.context - static_cast<std::uint32_t>(request.prompt.size());
   const std::uint32_t n_generate = std::min(request.n_generate, n_room);
   const Clock::time_point start = Clock::now();
+  state_->clear();
   Meter meter(*loader_);
   expect_sweeps(request, n_generate);
 

@@ -42,4 +42,8 @@ Result<Buffer> Buffer::create(std::size_t n_bytes) {
   return buffer;
 }
 
+void Buffer::clear() {
+  if (data_ != nullptr) madvise(data_, n_bytes_, MADV_DONTNEED);
+}
+
 }  // namespace io

@@ -29,6 +29,9 @@ class Buffer {
   // Room for n_bytes, at least; huge pages are asked for if it spans one.  Errors: no_memory.
   static Result<Buffer> create(std::size_t n_bytes);
 
+  // All zero again, and its memory given back until it is touched.
+  void clear();
+
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] std::size_t size() const { return n_bytes_; }
 

@@ -45,7 +45,23 @@ void Scheduler::expect_sweeps(std::uint32_t n_tiles, std::uint64_t n_sweeps) {
   if (n_tiles > 0 && n_sweeps > 0) sweeps_.push_back({n_tiles, n_sweeps});
 }
 
-void Scheduler::stop_ahead() { sweeps_.clear(); }
+void Scheduler::stop_ahead() {
+  sweeps_.clear();
+  next_tile_ = 0;
+  ahead_.reset();
+  for (std::uint32_t t = 0; t < pinned_.size(); ++t) {
+    Entry& e = entry({t});
+    if (e.state == State::ready && !pinned_[t]) drop({t});
+    // A pinned tile is welcome whenever it comes, unless a part of it was not even asked for.
+    if (e.state == State::reading) e.abandoned = !pinned_[t] || !fully_issued({t});
+  }
+}
+
+void Scheduler::drop(io::BlockId tile) {
+  Entry& e = entry(tile);
+  if (!is_pinned(tile)) free_slots_[index(Kind::tile)].push_back(e.slot);
+  e = {};
+}
 
 void Scheduler::demand(std::span<const io::BlockId> blocks) {
   for (const io::BlockId block : blocks) {
@@ -80,8 +96,7 @@ void Scheduler::give_back(io::BlockId block) {
   if (is_pinned(block)) {
     e.state = State::ready;
   } else if (kind(block) == Kind::tile) {
-    free_slots_[index(Kind::tile)].push_back(e.slot);
-    e.state = State::absent;
+    drop(block);
   } else {
     std::list<io::BlockId>& idle = idle_[index(kind(block))];
     idle_place_[e.slot] = idle.insert(idle.end(), block);
@@ -177,6 +192,7 @@ void Scheduler::arrived(const Request& request) {
   Entry& e = entry(request.block);
   assert(e.state == State::reading && e.slot == request.slot.value);
   e.n_arrived_bytes += request.n_bytes;
+  if (e.abandoned && e.n_arrived_bytes == e.n_issued_bytes) return drop(request.block);
   if (e.n_arrived_bytes == blocks_[request.block.value].window_bytes) e.state = State::ready;
 }
 

@@ -68,7 +68,9 @@ class Scheduler {
 
   // The forward pass: tiles.
   void expect_sweeps(std::uint32_t n_tiles, std::uint64_t n_sweeps);  // each takes tiles 0..n-1
-  void stop_ahead();                                                  // no more sweeps will come
+  // No more of these sweeps will come: what was read ahead for them is dropped, at once or when
+  // it arrives.  Other sweeps may follow.
+  void stop_ahead();
   void await(io::BlockId tile) { awaited_ = tile; }
 
   // The forward pass: experts and rows.  Each is then taken once.
@@ -90,6 +92,7 @@ class Scheduler {
   struct Entry {
     State state = State::absent;
     bool wanted = false;              // demanded and not yet taken
+    bool abandoned = false;           // read ahead for a sweep that will not come
     std::uint32_t slot = 0;           // unless absent
     std::uint32_t n_issued_bytes = 0;
     std::uint32_t n_arrived_bytes = 0;
@@ -108,6 +111,7 @@ class Scheduler {
   std::optional<Request> next_ahead();
   std::optional<io::BlockId> tile_to_read_ahead();
   void step_ahead();
+  void drop(io::BlockId tile);
   bool start(io::BlockId block);  // false if no slot can be had
   std::optional<std::uint32_t> free_slot(Kind kind);
   Request issue(io::BlockId block);

@@ -20,6 +20,11 @@ class State {
 
   [[nodiscard]] std::uint32_t n_positions() const { return n_positions_; }
   [[nodiscard]] std::uint32_t context() const { return context_; }
+  // The empty sequence again.
+  void clear() {
+    memory_.clear();
+    n_positions_ = 0;
+  }
   void advance(std::uint32_t n_tokens) { n_positions_ += n_tokens; }
 
   // fp32 [head_dim (key), head_dim (value)] of one head.

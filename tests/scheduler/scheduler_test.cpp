@@ -144,12 +144,23 @@ TEST_CASE("scheduler: the least recently used expert makes room, never one that 
   CHECK(s.counts().n_hits[1] == 2);
 }
 
-TEST_CASE("scheduler: after stop_ahead no further tile is begun") {
-  Scheduler s(blocks_of(8, 0), std::vector<bool>(8), {.request_bytes = kWindow, .n_slots = {8, 0, 0}});
+TEST_CASE("scheduler: after stop_ahead no further tile is begun, and the next sweep has all slots") {
+  Scheduler s(blocks_of(8, 0, 0, 2 * kWindow), {false, true, false, false, false, false, false, false},
+              {.request_bytes = kWindow, .n_slots = {3, 0, 0}});
   s.expect_sweeps(8, 100);
-  REQUIRE(s.next());
+  std::vector<Request> requests;
+  for (int i = 0; i < 5; ++i) requests.push_back(*s.next());  // 0 and 1 whole, half of 2
+  s.arrived(requests[0]);
+  s.arrived(requests[1]);
   s.stop_ahead();
   CHECK(drain(s).empty());
+  s.expect_sweeps(8, 1);
+  CHECK(drain(s) == Ids{0, 0});  // then 2 stands in the way until its half has arrived
+  s.arrived(requests[4]);
+  s.arrived(requests[2]);
+  s.arrived(requests[3]);
+  CHECK(drain(s) == Ids{2, 2, 3, 3});
+  CHECK(s.ready({1}));  // pinned and asked for as a whole: kept
 }
 
 // A forward pass of random routes against a device that completes in random order; checks the
