@@ -52,9 +52,15 @@ class Builder {
     for (std::size_t i = 0; i < specs.size(); ++i) {
       const SmallTensor& tensor = found[i].tensor;
       switch (specs[i].role) {
-        case Role::matrix: add_matrix(specs[i].weight, layer_idx, tensor); break;
-        case Role::small: catalogue_.small.emplace(prefix + specs[i].suffix, tensor); break;
-        case Role::embedding: catalogue_.embedding = tensor.range; break;
+        case Role::matrix:
+          add_matrix(specs[i].weight, layer_idx, tensor);
+          break;
+        case Role::small:
+          catalogue_.small.emplace(prefix + specs[i].suffix, tensor);
+          break;
+        case Role::embedding:
+          catalogue_.embedding = tensor.range;
+          break;
       }
     }
   }
@@ -78,9 +84,8 @@ class Builder {
       const std::uint64_t n_rows = std::min<std::uint64_t>(n_tile_rows, matrix.n_rows - row);
       catalogue_.tiles.push_back(
           {matrix_idx, static_cast<std::uint32_t>(row), static_cast<std::uint32_t>(n_rows)});
-      catalogue_.blocks.push_back({matrix.range.file_idx,
-                                   matrix.range.offset_bytes + row * row_bytes,
-                                   n_rows * row_bytes});
+      catalogue_.blocks.push_back(
+          {matrix.range.file_idx, matrix.range.offset_bytes + row * row_bytes, n_rows * row_bytes});
     }
     matrix.n_tiles = catalogue_.n_tiles() - matrix.first_tile_idx;
     catalogue_.matrices.push_back(matrix);

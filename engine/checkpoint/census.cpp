@@ -15,12 +15,18 @@ std::uint64_t count_parameters(const TensorEntry& tensor) {
 
 Census::Count& of_kind(Census& census, Kind kind) {
   switch (kind) {
-    case Kind::expert: return census.experts;
-    case Kind::trunk: return census.trunk;
-    case Kind::lm_head: return census.lm_head;
-    case Kind::embedding: return census.embedding;
-    case Kind::small: return census.small;
-    case Kind::ignored: break;
+    case Kind::expert:
+      return census.experts;
+    case Kind::trunk:
+      return census.trunk;
+    case Kind::lm_head:
+      return census.lm_head;
+    case Kind::embedding:
+      return census.embedding;
+    case Kind::small:
+      return census.small;
+    case Kind::ignored:
+      break;
   }
   return census.ignored;
 }

@@ -32,9 +32,9 @@ io::Result<Config> read_config(const std::filesystem::path& file) {
   io::Result<std::uint64_t> n_bytes = fd->size_bytes();
   if (!n_bytes) return std::move(n_bytes.error()).within(file.string());
   if (*n_bytes > kMaxConfigBytes) {
-    return io::Error{io::Errc::invalid, 0,
-                     fmt::format("{}: {} bytes, the limit is {}", file.string(), *n_bytes,
-                                 kMaxConfigBytes)};
+    return io::Error{
+        io::Errc::invalid, 0,
+        fmt::format("{}: {} bytes, the limit is {}", file.string(), *n_bytes, kMaxConfigBytes)};
   }
   std::string json(*n_bytes, '\0');
   if (io::Status status = fd->read_exact(0, std::as_writable_bytes(std::span(json))); !status) {
@@ -64,8 +64,9 @@ class Opener {
     if (!short_files_.empty()) {
       return io::Error{io::Errc::corrupt, 0,
                        fmt::format("{}: {} of {} shards are too short, probably an incomplete "
-                                   "download: {}", folder_.string(), short_files_.size(),
-                                   index_.shards().size(), list_names(short_files_))};
+                                   "download: {}",
+                                   folder_.string(), short_files_.size(), index_.shards().size(),
+                                   list_names(short_files_))};
     }
     if (!holes_.empty()) {
       return io::Error{io::Errc::corrupt, 0,
@@ -120,14 +121,15 @@ class Opener {
     return add_tensors(shard, path, *file, *header);
   }
 
-  io::Status add_tensors(std::uint32_t shard, const std::filesystem::path& path,
-                         const io::Fd& file, const ShardHeader& header) {
+  io::Status add_tensors(std::uint32_t shard, const std::filesystem::path& path, const io::Fd& file,
+                         const ShardHeader& header) {
     if (!index_.has_names()) {
       inventory_.set_prefix(std::any_of(header.tensors.begin(), header.tensors.end(),
                                         [](const TensorEntry& tensor) {
                                           return tensor.name.starts_with(kTextPrefix);
                                         })
-                                ? std::string(kTextPrefix) : "");
+                                ? std::string(kTextPrefix)
+                                : "");
     }
     const auto file_idx = static_cast<std::uint32_t>(files_.size());
     std::vector<const TensorEntry*> used;
@@ -198,15 +200,15 @@ class Opener {
     if (n_lost == 0) return {};
     const auto stray = std::find_if(strays_.begin(), strays_.end(),
                                     [&](const Stray& s) { return s.entry == first; });
-    const std::string other =
-        stray == strays_.end() ? "no shard of the index has it"
-                               : "it is in " + index_.shards()[stray->shard].file_name;
-    return io::Error{io::Errc::corrupt, 0,
-                     fmt::format("{}: {} places tensor {} in {}, which lacks it: {}{}",
-                                 folder_.string(), ShardIndex::kFileName, index_.name_of(first),
-                                 index_.shards()[index_.shard_of(first)].file_name, other,
-                                 n_lost == 1 ? "" : fmt::format(" (and {} more such tensors)",
-                                                                n_lost - 1))};
+    const std::string other = stray == strays_.end()
+                                  ? "no shard of the index has it"
+                                  : "it is in " + index_.shards()[stray->shard].file_name;
+    return io::Error{
+        io::Errc::corrupt, 0,
+        fmt::format("{}: {} places tensor {} in {}, which lacks it: {}{}", folder_.string(),
+                    ShardIndex::kFileName, index_.name_of(first),
+                    index_.shards()[index_.shard_of(first)].file_name, other,
+                    n_lost == 1 ? "" : fmt::format(" (and {} more such tensors)", n_lost - 1))};
   }
 
   void add_notes() {
@@ -221,16 +223,16 @@ class Opener {
           strays_.size(), index_.name_of(stray.entry), index_.shards()[stray.shard].file_name));
     }
     if (n_unlisted_ > 0) {
-      notes_.push_back(fmt::format("{} tensors of the shards are not in the index: ignored",
-                                   n_unlisted_));
+      notes_.push_back(
+          fmt::format("{} tensors of the shards are not in the index: ignored", n_unlisted_));
     }
     if (n_holes_unknown_ > 0) {
       notes_.push_back(fmt::format("the filesystem cannot tell whether {} of {} files have holes",
                                    n_holes_unknown_, files_.size()));
     }
     if (n_hole_bytes_ > 0) {
-      notes_.push_back(fmt::format("{} bytes of weights are holes and read as zeros",
-                                   n_hole_bytes_));
+      notes_.push_back(
+          fmt::format("{} bytes of weights are holes and read as zeros", n_hole_bytes_));
     }
     const bool all_read = std::find(absent_.begin(), absent_.end(), true) == absent_.end();
     if (all_read && index_.total_bytes() && *index_.total_bytes() != census_.total.n_bytes) {

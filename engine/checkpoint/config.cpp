@@ -29,13 +29,12 @@ void read_general(ConfigReader& reader, Config& config) {
   config.n_layers = width("num_hidden_layers", kMaxLayers);
   config.intermediate_size = width("intermediate_size");
   config.attn_res_block_size = width("attn_res_block_size");
-  config.max_positions = reader
-                             .optional_size({{text, "max_position_embeddings"},
-                                             {root, "max_position_embeddings"}},
-                                            1, std::numeric_limits<std::uint32_t>::max())
-                             .value_or(std::numeric_limits<std::uint32_t>::max());
-  config.rms_norm_eps =
-      reader.number({{text, "rms_norm_eps"}, {root, "rms_norm_eps"}}, 1e-30, 1);
+  config.max_positions =
+      reader
+          .optional_size({{text, "max_position_embeddings"}, {root, "max_position_embeddings"}}, 1,
+                         std::numeric_limits<std::uint32_t>::max())
+          .value_or(std::numeric_limits<std::uint32_t>::max());
+  config.rms_norm_eps = reader.number({{text, "rms_norm_eps"}, {root, "rms_norm_eps"}}, 1e-30, 1);
   config.mla_latent_norm_eps =
       reader
           .optional_number({{text, "mla_latent_norm_eps"}, {root, "mla_latent_norm_eps"}}, 1e-30, 1)
@@ -64,9 +63,9 @@ void read_token_ids(ConfigReader& reader, Config& config) {
       reader.optional_size({{root, "pad_token_id"}, {text, "pad_token_id"}}, 0, kMaxTokenId);
   const auto check = [&](std::string_view key, std::optional<std::uint32_t> token_id) {
     if (!token_id || config.vocab_size == 0 || *token_id < config.vocab_size) return;
-    reader.note_problem({io::Errc::invalid, 0,
-                         fmt::format("{} is {}, vocab_size is {}", key, *token_id,
-                                     config.vocab_size)});
+    reader.note_problem(
+        {io::Errc::invalid, 0,
+         fmt::format("{} is {}, vocab_size is {}", key, *token_id, config.vocab_size)});
   };
   check("eos_token_id", config.eos_token_id);
   check("bos_token_id", config.bos_token_id);
@@ -96,9 +95,8 @@ void read_attention(ConfigReader& reader, Config& config) {
   }
 
   // `num_heads` and `head_dim` mean KDA only inside linear_attn_config; elsewhere they are others'.
-  config.kda_n_heads =
-      reader.size({{linear, "num_heads"}, {text, "kda_num_heads"}, {root, "kda_num_heads"}}, 1,
-                  kMaxWidth);
+  config.kda_n_heads = reader.size(
+      {{linear, "num_heads"}, {text, "kda_num_heads"}, {root, "kda_num_heads"}}, 1, kMaxWidth);
   config.kda_head_dim = reader.size(
       {{linear, "head_dim"}, {text, "kda_head_dim"}, {root, "kda_head_dim"}}, 1, kMaxWidth);
   config.conv_kernel_size = reader.size({{linear, "short_conv_kernel_size"},
@@ -137,17 +135,17 @@ void read_experts(ConfigReader& reader, Config& config) {
   config.moe_layer_freq =
       reader.optional_size({{text, "moe_layer_freq"}, {root, "moe_layer_freq"}}, 1, kMaxLayers)
           .value_or(1);
-  config.routed_scaling_factor = reader.number(
-      {{text, "routed_scaling_factor"}, {root, "routed_scaling_factor"}}, 1e-6, 1e6);
+  config.routed_scaling_factor =
+      reader.number({{text, "routed_scaling_factor"}, {root, "routed_scaling_factor"}}, 1e-6, 1e6);
   reader.must_be_flag({{text, "latent_moe_use_norm"}, {root, "latent_moe_use_norm"}}, true);
   reader.must_be_flag({{text, "moe_renormalize"}, {root, "moe_renormalize"}}, true);
   reader.must_be_text({{text, "moe_router_activation_func"}, {root, "moe_router_activation_func"}},
-                 "sigmoid");
+                      "sigmoid");
   for (const std::string_view key : {"num_expert_group", "topk_group"}) {
     const auto n_groups = reader.optional_size({{text, key}, {root, key}}, 1, kMaxExperts);
     if (!n_groups || *n_groups == 1) continue;
-    reader.note_problem({io::Errc::unsupported, 0,
-                         fmt::format("{} is {}, only 1 is supported", key, *n_groups)});
+    reader.note_problem(
+        {io::Errc::unsupported, 0, fmt::format("{} is {}, only 1 is supported", key, *n_groups)});
   }
 }
 
@@ -158,12 +156,12 @@ void read_layer_kinds(ConfigReader& reader, Config& config) {
   if (!reader.find(full_places)) return reader.note_missing(full_places);
   if (config.n_layers == 0) return;
   const auto full = reader.optional_list(full_places, config.n_layers);
-  const auto kda = reader.optional_list({{linear, "kda_layers"}, {text, "kda_layers"},
-                                         {root, "kda_layers"}}, config.n_layers);
+  const auto kda = reader.optional_list(
+      {{linear, "kda_layers"}, {text, "kda_layers"}, {root, "kda_layers"}}, config.n_layers);
   if (!full) return;
   if (full->empty()) {
-    return reader.note_problem({io::Errc::invalid, 0,
-                                "full_attn_layers is empty, want at least 1 layer"});
+    return reader.note_problem(
+        {io::Errc::invalid, 0, "full_attn_layers is empty, want at least 1 layer"});
   }
   config.mla_layers.assign(config.n_layers, false);
   for (const std::uint32_t layer : *full) config.mla_layers[layer - 1] = true;
@@ -172,7 +170,8 @@ void read_layer_kinds(ConfigReader& reader, Config& config) {
     if (!config.mla_layers[layer - 1]) continue;
     return reader.note_problem({io::Errc::invalid, 0,
                                 fmt::format("layer {} (counted from 1) is in both "
-                                            "full_attn_layers and kda_layers", layer)});
+                                            "full_attn_layers and kda_layers",
+                                            layer)});
   }
   if (full->size() + kda->size() == config.n_layers) return;
   reader.note_problem({io::Errc::invalid, 0,
@@ -189,18 +188,18 @@ struct Product {
 
 io::Status check_products(const Config& c) {
   const auto product = [](std::uint64_t a, std::uint64_t b) { return a * b; };
-  for (const Product& width : {
-           Product{"KDA num_heads x head_dim", product(c.kda_n_heads, c.kda_head_dim)},
-           Product{"num_attention_heads x (qk_nope_head_dim + qk_rope_head_dim)",
-                   product(c.n_heads, std::uint64_t{c.qk_nope_head_dim} + c.qk_rope_head_dim)},
-           Product{"num_attention_heads x (qk_nope_head_dim + v_head_dim)",
-                   product(c.n_heads, std::uint64_t{c.qk_nope_head_dim} + c.v_head_dim)},
-           Product{"kv_lora_rank + qk_rope_head_dim",
-                   std::uint64_t{c.kv_lora_rank} + c.qk_rope_head_dim},
-           Product{"num_shared_experts x moe_intermediate_size",
-                   product(c.n_shared_experts, c.moe_intermediate_size)},
-           Product{"num_hidden_layers x num_experts", product(c.n_layers, c.n_experts),
-                   kMaxAllExperts}}) {
+  for (const Product& width :
+       {Product{"KDA num_heads x head_dim", product(c.kda_n_heads, c.kda_head_dim)},
+        Product{"num_attention_heads x (qk_nope_head_dim + qk_rope_head_dim)",
+                product(c.n_heads, std::uint64_t{c.qk_nope_head_dim} + c.qk_rope_head_dim)},
+        Product{"num_attention_heads x (qk_nope_head_dim + v_head_dim)",
+                product(c.n_heads, std::uint64_t{c.qk_nope_head_dim} + c.v_head_dim)},
+        Product{"kv_lora_rank + qk_rope_head_dim",
+                std::uint64_t{c.kv_lora_rank} + c.qk_rope_head_dim},
+        Product{"num_shared_experts x moe_intermediate_size",
+                product(c.n_shared_experts, c.moe_intermediate_size)},
+        Product{"num_hidden_layers x num_experts", product(c.n_layers, c.n_experts),
+                kMaxAllExperts}}) {
     if (width.value <= width.limit) continue;
     return io::Error{
         io::Errc::invalid, 0,
@@ -209,9 +208,9 @@ io::Status check_products(const Config& c) {
   for (const Product& width : {Product{"routed_expert_hidden_size", c.latent_size},
                                Product{"moe_intermediate_size", c.moe_intermediate_size}}) {
     if (width.value % 32 == 0) continue;
-    return io::Error{io::Errc::invalid, 0,
-                     fmt::format("{} is {}, want a multiple of 32, the MXFP4 group", width.what,
-                                 width.value)};
+    return io::Error{
+        io::Errc::invalid, 0,
+        fmt::format("{} is {}, want a multiple of 32, the MXFP4 group", width.what, width.value)};
   }
   return {};
 }

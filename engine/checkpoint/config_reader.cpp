@@ -27,7 +27,8 @@ io::Result<std::optional<simdjson::dom::object>> open_section(simdjson::dom::obj
                      fmt::format("{} is {}, want an object", name, describe_json(value))};
   }
   if (const auto twice = find_duplicate_key(section)) {
-    return io::Error{io::Errc::corrupt, 0, fmt::format("{}: the key {} occurs twice", name, *twice)};
+    return io::Error{io::Errc::corrupt, 0,
+                     fmt::format("{}: the key {} occurs twice", name, *twice)};
   }
   return std::optional(section);
 }
@@ -56,9 +57,12 @@ io::Result<ConfigReader> ConfigReader::create(element root) {
 
 const ConfigReader::Object& ConfigReader::section(Section section) const {
   switch (section) {
-    case Section::root: return root_;
-    case Section::text: return text_;
-    case Section::linear: break;
+    case Section::root:
+      return root_;
+    case Section::text:
+      return text_;
+    case Section::linear:
+      break;
   }
   return linear_;
 }
@@ -74,10 +78,10 @@ std::optional<element> ConfigReader::find(KeyPlaces places) {
       found = value;
       found_key = place.key;
     } else if (place.key != found_key && !same_value(*found, value)) {
-      note_problem({io::Errc::invalid, 0,
-                    fmt::format("{} is {} and {} is {}: two spellings of one setting disagree",
-                                found_key, describe_json(*found), place.key,
-                                describe_json(value))});
+      note_problem(
+          {io::Errc::invalid, 0,
+           fmt::format("{} is {} and {} is {}: two spellings of one setting disagree", found_key,
+                       describe_json(*found), place.key, describe_json(value))});
     }
   }
   return found;
@@ -146,14 +150,15 @@ std::optional<std::vector<std::uint32_t>> ConfigReader::optional_list(KeyPlaces 
   const std::string_view key = first_key(places);
   simdjson::dom::array items;
   if (value->get_array().get(items)) {
-    note_problem({io::Errc::invalid, 0,
-                  fmt::format("{} is {}, want a list", key, describe_json(*value))});
+    note_problem(
+        {io::Errc::invalid, 0, fmt::format("{} is {}, want a list", key, describe_json(*value))});
     return std::nullopt;
   }
   std::set<std::uint64_t> seen;
   std::vector<std::uint32_t> numbers;
   for (const element item : items) {
-    io::Result<std::uint64_t> number = json_integer(fmt::format("an entry of {}", key), item, 1, max);
+    io::Result<std::uint64_t> number =
+        json_integer(fmt::format("an entry of {}", key), item, 1, max);
     if (!number) {
       note_problem(std::move(number.error()));
       return std::nullopt;
@@ -167,9 +172,7 @@ std::optional<std::vector<std::uint32_t>> ConfigReader::optional_list(KeyPlaces 
   return numbers;
 }
 
-void ConfigReader::note_missing(KeyPlaces places) {
-  missing_.emplace_back(first_key(places));
-}
+void ConfigReader::note_missing(KeyPlaces places) { missing_.emplace_back(first_key(places)); }
 
 void ConfigReader::note_problem(io::Error error) {
   if (!problem_) problem_ = std::move(error);

@@ -46,7 +46,8 @@ class ConfigReader {
   // These note a problem and return zero if the key is absent or the value is not allowed.
   std::uint32_t size(KeyPlaces places, std::uint64_t min, std::uint64_t max);
   float number(KeyPlaces places, double min, double max);
-  std::optional<std::uint32_t> optional_size(KeyPlaces places, std::uint64_t min, std::uint64_t max);
+  std::optional<std::uint32_t> optional_size(KeyPlaces places, std::uint64_t min,
+                                             std::uint64_t max);
   std::optional<float> optional_number(KeyPlaces places, double min, double max);
   // The only value this program can honour; any other is understood and unsupported.
   void must_be_flag(KeyPlaces places, bool want);

@@ -35,7 +35,8 @@ class Report {
       return;
     }
     for (std::uint32_t expert_id = 0; expert_id < n_experts; ++expert_id) {
-      add_expert(layer.experts[expert_id], fmt::format("{}{}{}.", prefix, kExpertsPrefix, expert_id));
+      add_expert(layer.experts[expert_id],
+                 fmt::format("{}{}{}.", prefix, kExpertsPrefix, expert_id));
     }
   }
 
@@ -48,8 +49,8 @@ class Report {
 
   [[nodiscard]] io::Status status() const {
     if (n_absent_ == 0) return {};
-    std::string message = fmt::format("{} tensor{} absent: ", n_absent_,
-                                      n_absent_ == 1 ? " is" : "s are");
+    std::string message =
+        fmt::format("{} tensor{} absent: ", n_absent_, n_absent_ == 1 ? " is" : "s are");
     if (!layers_.empty()) message += describe_layers();
     if (!layers_.empty() && !names_.empty()) message += "; ";
     message += list_names(names_);
@@ -59,8 +60,8 @@ class Report {
 
  private:
   void add_expert(const FoundExpert& expert, const std::string& prefix) {
-    const auto n = static_cast<std::size_t>(std::count(
-        expert.begin_bytes.begin(), expert.begin_bytes.end(), FoundExpert::kAbsent));
+    const auto n = static_cast<std::size_t>(
+        std::count(expert.begin_bytes.begin(), expert.begin_bytes.end(), FoundExpert::kAbsent));
     if (n == expert.begin_bytes.size()) return add_name(prefix + "*", n);
     for (std::size_t part = 0; n > 0 && part < expert.begin_bytes.size(); ++part) {
       if (expert.begin_bytes[part] != FoundExpert::kAbsent) continue;

@@ -53,9 +53,8 @@ void note_other_files(const fs::path& folder, const ShardIndex& index,
 io::Result<std::vector<bool>> survey_folder(const fs::path& folder, const ShardIndex& index,
                                             std::vector<std::string>& notes) {
   const std::vector<ShardIndex::Shard>& shards = index.shards();
-  const bool prefixed = std::any_of(shards.begin(), shards.end(), [](const ShardIndex::Shard& s) {
-    return s.n_prefixed > 0;
-  });
+  const bool prefixed = std::any_of(shards.begin(), shards.end(),
+                                    [](const ShardIndex::Shard& s) { return s.n_prefixed > 0; });
   std::vector<bool> absent(shards.size());
   std::vector<std::string> missing;
   std::vector<std::string> unneeded;
@@ -74,14 +73,15 @@ io::Result<std::vector<bool>> survey_folder(const fs::path& folder, const ShardI
     }
   }
   if (!missing.empty()) {
-    return io::Error{io::Errc::missing, 0,
-                     fmt::format("{}: {} of {} shards are missing, probably an incomplete "
-                                 "download: {}", folder.string(), missing.size(), shards.size(),
-                                 list_names(missing))};
+    return io::Error{
+        io::Errc::missing, 0,
+        fmt::format("{}: {} of {} shards are missing, probably an incomplete "
+                    "download: {}",
+                    folder.string(), missing.size(), shards.size(), list_names(missing))};
   }
   if (!unneeded.empty()) {
-    notes.push_back(fmt::format("missing, but nothing of the text model is in it: {}",
-                                list_names(unneeded)));
+    notes.push_back(
+        fmt::format("missing, but nothing of the text model is in it: {}", list_names(unneeded)));
   }
   note_other_files(folder, index, notes);
   return absent;

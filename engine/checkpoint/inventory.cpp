@@ -96,7 +96,8 @@ io::Result<Kind> Inventory::add_to(FoundList& found, const std::vector<TensorSpe
   if (found.empty()) found.resize(specs.size());
   FoundTensor& place = found[static_cast<std::size_t>(spec - specs.begin())];
   place = {true,
-           {is_f32, tensor.shape,
+           {is_f32,
+            tensor.shape,
             {file_idx, tensor.begin_bytes, tensor.end_bytes - tensor.begin_bytes}}};
   return kind_of(*spec);
 }

@@ -75,8 +75,8 @@ class Inventory {
   io::Result<Kind> add_to(FoundList& found, const std::vector<TensorSpec>& specs,
                           std::string_view suffix, const TensorEntry& tensor,
                           std::uint32_t file_idx);
-  io::Result<Kind> add_expert(FoundLayer& layer, std::string_view suffix,
-                              const TensorEntry& tensor, std::uint32_t file_idx);
+  io::Result<Kind> add_expert(FoundLayer& layer, std::string_view suffix, const TensorEntry& tensor,
+                              std::uint32_t file_idx);
 
   const Config& config_;
   std::string prefix_;

@@ -29,14 +29,22 @@ std::string describe_string(std::string_view text) {
 
 std::string describe_json(element value) {
   switch (value.type()) {
-    case element_type::ARRAY: return "a list";
-    case element_type::OBJECT: return "an object";
-    case element_type::INT64: return fmt::format("the number {}", value.get_int64().value());
-    case element_type::UINT64: return fmt::format("the number {}", value.get_uint64().value());
-    case element_type::DOUBLE: return fmt::format("the number {:#g}", value.get_double().value());
-    case element_type::STRING: return describe_string(value.get_string().value());
-    case element_type::BOOL: return value.get_bool().value() ? "true" : "false";
-    case element_type::NULL_VALUE: break;
+    case element_type::ARRAY:
+      return "a list";
+    case element_type::OBJECT:
+      return "an object";
+    case element_type::INT64:
+      return fmt::format("the number {}", value.get_int64().value());
+    case element_type::UINT64:
+      return fmt::format("the number {}", value.get_uint64().value());
+    case element_type::DOUBLE:
+      return fmt::format("the number {:#g}", value.get_double().value());
+    case element_type::STRING:
+      return describe_string(value.get_string().value());
+    case element_type::BOOL:
+      return value.get_bool().value() ? "true" : "false";
+    case element_type::NULL_VALUE:
+      break;
   }
   return "null";
 }
@@ -53,7 +61,8 @@ std::optional<std::string> find_duplicate_key(simdjson::dom::object object) {
 io::Result<element> parse_json(simdjson::dom::parser& parser, std::string_view json) {
   element root;
   const auto error = parser.parse(json.data(), json.size()).get(root);
-  if (error) return io::Error{io::Errc::corrupt, 0, fmt::format("not JSON: {}", error_message(error))};
+  if (error)
+    return io::Error{io::Errc::corrupt, 0, fmt::format("not JSON: {}", error_message(error))};
   return root;
 }
 

@@ -22,8 +22,7 @@ std::optional<std::string> find_duplicate_key(simdjson::dom::object object);
 
 // Parses the whole text, UTF-8 included; nesting up to 1024 deep.  The element lives as long as
 // the parser does and until its next parse.  Errors: corrupt, with the parser's reason.
-io::Result<simdjson::dom::element> parse_json(simdjson::dom::parser& parser,
-                                              std::string_view json);
+io::Result<simdjson::dom::element> parse_json(simdjson::dom::parser& parser, std::string_view json);
 
 // The value as that kind.  Errors: invalid, "<key> is <found>, want <allowed>".
 io::Result<std::uint64_t> json_integer(std::string_view key, simdjson::dom::element value,

@@ -10,7 +10,8 @@ std::string list_names(const std::vector<std::string>& names) {
     if (i > 0) text += ", ";
     text += names[i];
   }
-  if (names.size() > kMaxListed) text += " and " + std::to_string(names.size() - kMaxListed) + " more";
+  if (names.size() > kMaxListed)
+    text += " and " + std::to_string(names.size() - kMaxListed) + " more";
   return text;
 }
 

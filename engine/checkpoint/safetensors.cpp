@@ -24,10 +24,22 @@ struct DtypeInfo {
   std::uint64_t n_bytes;
 };
 
-constexpr std::array<DtypeInfo, 16> kDtypes{{{"BOOL", 1}, {"U8", 1}, {"I8", 1}, {"F8_E4M3", 1},
-                                             {"F8_E5M2", 1}, {"F8_E8M0", 1}, {"I16", 2}, {"U16", 2},
-                                             {"F16", 2}, {"BF16", 2}, {"I32", 4}, {"U32", 4},
-                                             {"F32", 4}, {"I64", 8}, {"U64", 8}, {"F64", 8}}};
+constexpr std::array<DtypeInfo, 16> kDtypes{{{"BOOL", 1},
+                                             {"U8", 1},
+                                             {"I8", 1},
+                                             {"F8_E4M3", 1},
+                                             {"F8_E5M2", 1},
+                                             {"F8_E8M0", 1},
+                                             {"I16", 2},
+                                             {"U16", 2},
+                                             {"F16", 2},
+                                             {"BF16", 2},
+                                             {"I32", 4},
+                                             {"U32", 4},
+                                             {"F32", 4},
+                                             {"I64", 8},
+                                             {"U64", 8},
+                                             {"F64", 8}}};
 
 io::Error corrupt(std::string message) { return {io::Errc::corrupt, 0, std::move(message)}; }
 
@@ -127,8 +139,9 @@ io::Status check_cover(const std::vector<TensorEntry>& tensors, std::uint64_t da
     before = &tensor;
   }
   if (covered < data_bytes) {
-    return corrupt(fmt::format("the tensors end after {} bytes of data, the file holds {}: {} extra",
-                               covered, data_bytes, data_bytes - covered));
+    return corrupt(
+        fmt::format("the tensors end after {} bytes of data, the file holds {}: {} extra", covered,
+                    data_bytes, data_bytes - covered));
   }
   return {};
 }
@@ -136,8 +149,8 @@ io::Status check_cover(const std::vector<TensorEntry>& tensors, std::uint64_t da
 io::Status check_metadata(element value) {
   simdjson::dom::object fields;
   if (value.get_object().get(fields)) {
-    return corrupt(fmt::format("__metadata__ is {}, want an object of strings",
-                               describe_json(value)));
+    return corrupt(
+        fmt::format("__metadata__ is {}, want an object of strings", describe_json(value)));
   }
   for (const simdjson::dom::key_value_pair field : fields) {
     if (field.value.is_string()) continue;
@@ -193,16 +206,18 @@ io::Result<std::vector<TensorEntry>> parse_entries(std::string_view json) {
 // What a file is whose first bytes are no header length, in words for whoever downloaded it.
 io::Error not_safetensors(std::string_view start, std::uint64_t file_bytes) {
   if (start.starts_with("version https://git-lfs")) {
-    return corrupt(fmt::format("is a Git LFS pointer of {} bytes instead of the data: the "
-                               "repository was cloned without git-lfs", file_bytes));
+    return corrupt(
+        fmt::format("is a Git LFS pointer of {} bytes instead of the data: the "
+                    "repository was cloned without git-lfs",
+                    file_bytes));
   }
   return corrupt(fmt::format("is text, not safetensors data, beginning with \"{}\"", start));
 }
 
 bool is_text(std::string_view start) {
   return start.size() == 1 + kPrefixBytes && std::all_of(start.begin(), start.end(), [](char c) {
-    return (c >= 0x20 && c < 0x7F) || c == '\n' || c == '\r' || c == '\t';
-  });
+           return (c >= 0x20 && c < 0x7F) || c == '\n' || c == '\r' || c == '\t';
+         });
 }
 
 // The header length, once the first bytes look like one.
@@ -222,8 +237,10 @@ io::Result<std::uint64_t> read_header_length(const io::Fd& file, std::uint64_t f
     length = length << 8 | static_cast<unsigned char>(start[i]);
   }
   if (n_start > kPrefixBytes && length > 0 && start[kPrefixBytes] != '{') {
-    return corrupt(fmt::format("the header, said to be {} bytes long, begins with byte 0x{:02x}, "
-                               "want '{{'", length, static_cast<unsigned char>(start[8])));
+    return corrupt(
+        fmt::format("the header, said to be {} bytes long, begins with byte 0x{:02x}, "
+                    "want '{{'",
+                    length, static_cast<unsigned char>(start[8])));
   }
   return length;
 }
@@ -253,8 +270,10 @@ io::Result<ShardHeader> read_shard_header(const io::Fd& file, std::string_view n
   if (!length) return within(length.error());
   const std::uint64_t room = *size - kPrefixBytes;
   if (*length > kMaxHeaderBytes) {
-    return corrupt(fmt::format("{}: the header is said to be {} bytes long, the file has {} and "
-                               "the limit is {}", name, *length, *size, kMaxHeaderBytes));
+    return corrupt(
+        fmt::format("{}: the header is said to be {} bytes long, the file has {} and "
+                    "the limit is {}",
+                    name, *length, *size, kMaxHeaderBytes));
   }
   if (*length > room) {
     header.n_missing_bytes = *length - room;

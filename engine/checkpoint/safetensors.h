@@ -14,8 +14,24 @@
 
 namespace engine {
 
-enum class Dtype : std::uint8_t { boolean, u8, i8, f8_e4m3, f8_e5m2, f8_e8m0, i16, u16, f16, bf16,
-                                  i32, u32, f32, i64, u64, f64 };
+enum class Dtype : std::uint8_t {
+  boolean,
+  u8,
+  i8,
+  f8_e4m3,
+  f8_e5m2,
+  f8_e8m0,
+  i16,
+  u16,
+  f16,
+  bf16,
+  i32,
+  u32,
+  f32,
+  i64,
+  u64,
+  f64
+};
 
 std::uint64_t dtype_bytes(Dtype dtype);
 std::string_view dtype_name(Dtype dtype);

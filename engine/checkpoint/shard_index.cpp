@@ -40,7 +40,8 @@ io::Result<ShardIndex> ShardIndex::open(const std::filesystem::path& folder) {
     return io::system_error(error.value(), "open " + folder.string());
   }
   const std::filesystem::path file = folder / kFileName;
-  if (std::filesystem::symlink_status(file, error).type() == std::filesystem::file_type::not_found) {
+  if (std::filesystem::symlink_status(file, error).type() ==
+      std::filesystem::file_type::not_found) {
     return single_file(folder);
   }
   return read(file);
@@ -118,9 +119,9 @@ io::Status ShardIndex::sort_entries() {
   entries_.shrink_to_fit();
   std::sort(entries_.begin(), entries_.end(),
             [](const Entry& a, const Entry& b) { return a.name_hash < b.name_hash; });
-  const auto twice = std::adjacent_find(
-      entries_.begin(), entries_.end(),
-      [](const Entry& a, const Entry& b) { return a.name_hash == b.name_hash; });
+  const auto twice =
+      std::adjacent_find(entries_.begin(), entries_.end(),
+                         [](const Entry& a, const Entry& b) { return a.name_hash == b.name_hash; });
   if (twice == entries_.end()) return {};
   const auto entry = static_cast<std::size_t>(twice - entries_.begin());
   return io::Error{io::Errc::corrupt, 0,

@@ -56,8 +56,8 @@ io::Result<bool> read_direct(const io::Fd& file, const Window& window, std::uint
     } else if (n == 0 || errno == EINVAL) {
       return false;
     } else if (errno != EINTR && errno != EAGAIN) {
-      return io::system_error(errno, fmt::format("read {} bytes at offset {}", n_want,
-                                                 window.begin_bytes + n_done));
+      return io::system_error(
+          errno, fmt::format("read {} bytes at offset {}", n_want, window.begin_bytes + n_done));
     }
   }
   return true;
@@ -118,10 +118,10 @@ io::Result<std::vector<float>> read_small(const Catalogue& catalogue, std::strin
   const auto bad = std::find_if_not(values.begin(), values.end(),
                                     [](float value) { return std::isfinite(value); });
   if (bad != values.end()) {
-    return io::Error{io::Errc::invalid, 0,
-                     fmt::format("{}: tensor {} at offset {}: value {} of {} is {}", path.string(),
-                                 name, tensor.range.offset_bytes, bad - values.begin(),
-                                 values.size(), *bad)};
+    return io::Error{
+        io::Errc::invalid, 0,
+        fmt::format("{}: tensor {} at offset {}: value {} of {} is {}", path.string(), name,
+                    tensor.range.offset_bytes, bad - values.begin(), values.size(), *bad)};
   }
   return values;
 }

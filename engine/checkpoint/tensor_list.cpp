@@ -50,8 +50,7 @@ void add_mla(List& list, const Config& c) {
   const std::uint64_t heads = c.n_heads;
   list.matrix("self_attn.q_a_proj.weight", Weight::mla_q_a, c.q_lora_rank, d);
   list.matrix("self_attn.kv_a_proj_with_mqa.weight", Weight::mla_kv_a, c.latent_cache_width(), d);
-  list.matrix("self_attn.q_b_proj.weight", Weight::mla_q_b, heads * c.qk_head_dim(),
-              c.q_lora_rank);
+  list.matrix("self_attn.q_b_proj.weight", Weight::mla_q_b, heads * c.qk_head_dim(), c.q_lora_rank);
   list.matrix("self_attn.kv_b_proj.weight", Weight::mla_kv_b,
               heads * (c.qk_nope_head_dim + c.v_head_dim), c.kv_lora_rank);
   list.matrix("self_attn.g_proj.weight", Weight::mla_g, heads * c.v_head_dim, d);
@@ -112,8 +111,7 @@ std::vector<TensorSpec> layer_tensors(const Config& config, std::uint32_t layer_
 std::vector<TensorSpec> head_tensors(const Config& config) {
   List list;
   list.matrix("lm_head.weight", Weight::lm_head, config.vocab_size, config.hidden_size);
-  list.matrix("model.embed_tokens.weight", Weight::lm_head, config.vocab_size,
-              config.hidden_size);
+  list.matrix("model.embed_tokens.weight", Weight::lm_head, config.vocab_size, config.hidden_size);
   list.last().role = Role::embedding;
   list.norm("model.norm.weight", config.hidden_size);
   list.norm("model.output_attn_res_norm.weight", config.hidden_size);

@@ -20,7 +20,8 @@ namespace ondemand = simdjson::ondemand;
 // would be another 50 MB.
 class Walker {
  public:
-  Walker(ondemand::parser& parser, const WeightMapVisitor& visit) : parser_(parser), visit_(visit) {}
+  Walker(ondemand::parser& parser, const WeightMapVisitor& visit)
+      : parser_(parser), visit_(visit) {}
 
   io::Status walk(ondemand::document& document) {
     ondemand::object root;
@@ -146,7 +147,8 @@ io::Result<std::optional<std::uint64_t>> walk_weight_map(const std::filesystem::
   ondemand::parser parser;
   ondemand::document document;
   if (const auto error = parser.iterate(text).get(document)) {
-    return within({io::Errc::corrupt, 0, fmt::format("not JSON: {}", simdjson::error_message(error))});
+    return within(
+        {io::Errc::corrupt, 0, fmt::format("not JSON: {}", simdjson::error_message(error))});
   }
   Walker walker(parser, visit);
   if (io::Status status = walker.walk(document); !status) return within(std::move(status.error()));

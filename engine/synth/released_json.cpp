@@ -43,9 +43,14 @@ Json linear_attn_config(const Config& config) {
 }
 
 Json quantization_config() {
-  const Json weights = {{"num_bits", 4},      {"type", "float"},       {"group_size", 32},
-                        {"strategy", "group"}, {"symmetric", true},     {"dynamic", false},
-                        {"scale_dtype", "torch.uint8"}, {"observer", "minmax"}};
+  const Json weights = {{"num_bits", 4},
+                        {"type", "float"},
+                        {"group_size", 32},
+                        {"strategy", "group"},
+                        {"symmetric", true},
+                        {"dynamic", false},
+                        {"scale_dtype", "torch.uint8"},
+                        {"observer", "minmax"}};
   return {{"quant_method", "compressed-tensors"},
           {"format", "mxfp4-pack-quantized"},
           {"quantization_status", "compressed"},
@@ -195,8 +200,10 @@ std::string released_tokenizer_config(std::uint32_t vocab_size) {
     decoder[std::to_string(vocab_size - kSpecials + special.offset)] = {
         {"content", special.text}, {"special", special.special}};
   }
-  const Json root = {{"added_tokens_decoder", decoder}, {"bos_token", "[BOS]"},
-                     {"eos_token", "[EOS]"},            {"pad_token", "[PAD]"},
+  const Json root = {{"added_tokens_decoder", decoder},
+                     {"bos_token", "[BOS]"},
+                     {"eos_token", "[EOS]"},
+                     {"pad_token", "[PAD]"},
                      {"unk_token", "[UNK]"}};
   return root.dump(1) + "\n";
 }

@@ -77,8 +77,8 @@ std::string shard_header(const std::vector<ShardTensor>& tensors) {
       shape += std::to_string(dim);
     }
     if (json.size() > 1) json += ',';
-    json += fmt::format(R"("{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
-                        tensor.name, dtype_name(tensor.dtype), shape, begin, end);
+    json += fmt::format(R"("{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", tensor.name,
+                        dtype_name(tensor.dtype), shape, begin, end);
     begin = end;
   }
   json += '}';

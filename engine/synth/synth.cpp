@@ -141,8 +141,8 @@ class Writer {
   io::Status write_index(std::uint32_t n_shards) {
     io::Result<OutFile> file = OutFile::create(folder_ / ShardIndex::kFileName);
     if (!file) return std::move(file.error());
-    std::string text = fmt::format(R"({{"metadata":{{"total_size":{}}},"weight_map":{{)",
-                                   n_tensor_bytes_);
+    std::string text =
+        fmt::format(R"({{"metadata":{{"total_size":{}}},"weight_map":{{)", n_tensor_bytes_);
     bool first = true;
     for (const auto& [name, shard_idx] : shard_of_) {
       text += fmt::format(R"({}"{}":"{}")", first ? "" : ",", name,
@@ -193,8 +193,8 @@ io::Status check_space(const Geometry& geometry, const fs::path& folder) {
   std::error_code error;
   const fs::space_info space = fs::space(folder, error);
   if (error) return io::system_error(error.value(), "free space of " + folder.string());
-  const std::uint64_t n_experts = std::uint64_t{geometry.config.n_layers} *
-                                  geometry.config.n_experts;
+  const std::uint64_t n_experts =
+      std::uint64_t{geometry.config.n_layers} * geometry.config.n_experts;
   const std::uint64_t n_needed =
       synth_bytes(geometry) + 6 * n_experts * kIndexBytesPerTensor + kReserveBytes;
   if (n_needed <= space.available) return {};

@@ -93,8 +93,12 @@ std::vector<std::pair<std::string, std::uint64_t>> list_sizes(const Config& c) {
 }
 
 std::vector<std::pair<std::string, Census::Count>> list_kinds(const Census& c) {
-  return {{"routed experts", c.experts}, {"trunk matrices", c.trunk}, {"lm_head", c.lm_head},
-          {"embedding", c.embedding},    {"small tensors", c.small},  {"ignored", c.ignored},
+  return {{"routed experts", c.experts},
+          {"trunk matrices", c.trunk},
+          {"lm_head", c.lm_head},
+          {"embedding", c.embedding},
+          {"small tensors", c.small},
+          {"ignored", c.ignored},
           {"total", c.total}};
 }
 
@@ -112,20 +116,20 @@ std::vector<std::pair<std::string, std::uint64_t>> list_blocks(const Checkpoint&
   const std::uint64_t n_experts = catalogue.blocks.size() - catalogue.n_tiles();
   const std::uint64_t n_routed = count_layers(checkpoint.config, &Config::is_moe);
   const std::uint64_t n_expert_bytes = expert_bytes(catalogue);
-  return {{"trunk tiles", catalogue.n_tiles()},
-          {"of these lm_head", catalogue.n_tiles() - catalogue.n_body_tiles()},
-          {"expert blocks", n_experts},
-          {"embedding rows", catalogue.vocab_size},
-          {"bytes of an expert", n_expert_bytes},
-          {"bytes of an embedding row", catalogue.embedding_row_bytes},
-          {"expert bytes a token", n_routed * checkpoint.config.top_k * n_expert_bytes},
-          {"trunk bytes a token", checkpoint.census.trunk.n_bytes + checkpoint.census.lm_head.n_bytes}};
+  return {
+      {"trunk tiles", catalogue.n_tiles()},
+      {"of these lm_head", catalogue.n_tiles() - catalogue.n_body_tiles()},
+      {"expert blocks", n_experts},
+      {"embedding rows", catalogue.vocab_size},
+      {"bytes of an expert", n_expert_bytes},
+      {"bytes of an embedding row", catalogue.embedding_row_bytes},
+      {"expert bytes a token", n_routed * checkpoint.config.top_k * n_expert_bytes},
+      {"trunk bytes a token", checkpoint.census.trunk.n_bytes + checkpoint.census.lm_head.n_bytes}};
 }
 
 Json count_json(const Census::Count& count) {
-  return {{"tensors", count.n_tensors},
-          {"bytes", count.n_bytes},
-          {"parameters", count.n_parameters}};
+  return {
+      {"tensors", count.n_tensors}, {"bytes", count.n_bytes}, {"parameters", count.n_parameters}};
 }
 
 void add_counts(std::string& text, std::string_view title,

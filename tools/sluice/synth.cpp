@@ -91,9 +91,9 @@ io::Result<engine::Geometry> make_geometry(const Options& options) {
     config.mla_layers.assign(config.n_layers, false);
     for (const std::uint32_t layer : options.full_attn_layers) {
       if (layer < 1 || layer > config.n_layers) {
-        return io::Error{io::Errc::invalid, 0,
-                         fmt::format("--full-attn-layers has {}, want 1 to {}", layer,
-                                     config.n_layers)};
+        return io::Error{
+            io::Errc::invalid, 0,
+            fmt::format("--full-attn-layers has {}, want 1 to {}", layer, config.n_layers)};
       }
       config.mla_layers[layer - 1] = true;
     }
@@ -142,17 +142,19 @@ void add_synth(CLI::App& app, int& exit_code) {
       ->capture_default_str()
       ->check(CLI::IsMember({"tiny", "deep25", "nano", "k3"}));
   command->add_option("--seed", options->seed, "seed of the weights [as the geometry has it]");
-  command->add_option("--gain", options->gain,
-                      "page: the published tiny model's weights; fan-in: of a size that suits any "
-                      "width [as the geometry has it]")
+  command
+      ->add_option("--gain", options->gain,
+                   "page: the published tiny model's weights; fan-in: of a size that suits any "
+                   "width [as the geometry has it]")
       ->check(CLI::IsMember({"page", "fan-in"}));
   for (const SizeFlag& size : kSizeFlags) {
     const bool may_be_zero = size.field == &engine::Config::first_k_dense_replace;
     command->add_option(size.flag, (*options).*size.option, size.help)
         ->check(CLI::Range(may_be_zero ? 0U : 1U, std::uint32_t{1} << 24));
   }
-  command->add_option("--full-attn-layers", options->full_attn_layers,
-                      "MLA layers counted from 1, such as 4,8,12")
+  command
+      ->add_option("--full-attn-layers", options->full_attn_layers,
+                   "MLA layers counted from 1, such as 4,8,12")
       ->delimiter(',');
   command->callback([options, &exit_code] {
     io::Status status = synth(*options);

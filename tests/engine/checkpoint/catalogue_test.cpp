@@ -43,8 +43,7 @@ TEST_CASE("catalogue: tiles cover each matrix once, in order, and fit the tile s
         const bool fits = tile.n_rows * row_bytes <= tile_bytes || tile.n_rows == unit;
         CHECK(fits);
         CHECK(catalogue.blocks[next_tile] ==
-              io::ByteRange{matrix.range.file_idx,
-                            matrix.range.offset_bytes + next_row * row_bytes,
+              io::ByteRange{matrix.range.file_idx, matrix.range.offset_bytes + next_row * row_bytes,
                             tile.n_rows * row_bytes});
         next_row += tile.n_rows;
       }

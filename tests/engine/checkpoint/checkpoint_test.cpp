@@ -105,8 +105,8 @@ TEST_CASE("checkpoint: the index decides between copies of a tensor, leftovers a
   Json header = Json::parse(header_of(bytes));
   const std::size_t n_data = testing::data_of(bytes).size();
   header[name] = {{"dtype", "BF16"}, {"shape", {96}}, {"data_offsets", {n_data, n_data + 192}}};
-  write_file(model.shard(2), testing::shard_bytes(header.dump(), testing::data_of(bytes) +
-                                                                     std::string(192, '\0')));
+  write_file(model.shard(2),
+             testing::shard_bytes(header.dump(), testing::data_of(bytes) + std::string(192, '\0')));
   fs::copy_file(model.shard(7), model.file("model.safetensors"));
   write_file(model.file("blob.incomplete"), read_file(model.shard(7)));
   io::Result<Checkpoint> checkpoint = model.open();
@@ -227,7 +227,8 @@ TEST_CASE("checkpoint: tensors outside the text model are ignored with a count")
 
 TEST_CASE("checkpoint: a missing shard with nothing of the text model is noted") {
   const MadeUp model;
-  model.edit_json(kIndex, [&](Json& index) { index["weight_map"]["vision_tower.w"] = "v.safetensors"; });
+  model.edit_json(kIndex,
+                  [&](Json& index) { index["weight_map"]["vision_tower.w"] = "v.safetensors"; });
   io::Result<Checkpoint> checkpoint = model.open();
   REQUIRE(checkpoint);
   CHECK(has_note(*checkpoint, "v.safetensors"));
@@ -266,7 +267,8 @@ TEST_CASE("checkpoint: holes in a tensor are refused unless they are meant") {
   CHECK(has_note(*checkpoint, "holes and read as zeros"));
 }
 
-TEST_CASE("checkpoint: snapshots of links into blobs open, a dangling one is named with its target") {
+TEST_CASE(
+    "checkpoint: snapshots of links into blobs open, a dangling one is named with its target") {
   const MadeUp model;
   const testing::TemporaryFolder hub;
   const fs::path snapshot = hub.path() / "snapshots" / "h";

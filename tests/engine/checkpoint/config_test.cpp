@@ -89,9 +89,10 @@ TEST_CASE("config: flat and nested give the same") {
 TEST_CASE("config: each required key is missed by name") {
   const Json full = released();
   const std::vector<std::string> optional = {
-      "model_type", "num_key_value_heads", "moe_layer_freq", "topk_method", "use_grouped_topk",
-      "num_expert_group", "topk_group", "max_position_embeddings", "num_nextn_predict_layers",
-      "quantization_config", "tie_word_embeddings", "linear_attn_config"};
+      "model_type",          "num_key_value_heads",     "moe_layer_freq",
+      "topk_method",         "use_grouped_topk",        "num_expert_group",
+      "topk_group",          "max_position_embeddings", "num_nextn_predict_layers",
+      "quantization_config", "tie_word_embeddings",     "linear_attn_config"};
   for (const auto& [key, ignored] : full["text_config"].items()) {
     if (std::find(optional.begin(), optional.end(), key) != optional.end()) continue;
     CAPTURE(key);
@@ -112,7 +113,8 @@ TEST_CASE("config: each required key is missed by name") {
   CHECK(contains(error_after([](Json& root, Json& text) {
                    text.erase("tie_word_embeddings");
                    root.erase("tie_word_embeddings");
-                 }).message, "tie_word_embeddings"));
+                 }).message,
+                 "tie_word_embeddings"));
 }
 
 TEST_CASE("config: all absent keys are listed at once") {
@@ -150,11 +152,11 @@ TEST_CASE("config: both spellings of a key work, and must agree") {
             text[alias.other] = text[alias.published];
             text.erase(alias.published);
           }).message.empty());
-    CHECK(error_after([&](Json&, Json& text) { text[alias.other] = text[alias.published]; })
-              .message.empty());
-    const io::Error error = error_after([&](Json&, Json& text) {
-      text[alias.other] = text[alias.published].get<int>() - 1;
-    });
+    CHECK(error_after([&](Json&, Json& text) {
+            text[alias.other] = text[alias.published];
+          }).message.empty());
+    const io::Error error = error_after(
+        [&](Json&, Json& text) { text[alias.other] = text[alias.published].get<int>() - 1; });
     CHECK(error.code == io::Errc::invalid);
     CHECK(contains(error.message, alias.published));
     CHECK(contains(error.message, alias.other));
@@ -185,8 +187,8 @@ TEST_CASE("config: settings that would change the formulas are unsupported by na
   const auto error = [](const char* key, const Json& value) {
     return error_after([&](Json&, Json& text) { text[key] = value; });
   };
-  for (const char* key : {"mla_use_nope", "mla_use_output_gate", "latent_moe_use_norm",
-                          "moe_renormalize"}) {
+  for (const char* key :
+       {"mla_use_nope", "mla_use_output_gate", "latent_moe_use_norm", "moe_renormalize"}) {
     CAPTURE(key);
     CHECK(error(key, false).code == io::Errc::unsupported);
     CHECK(contains(error(key, false).message, key));
@@ -208,8 +210,9 @@ TEST_CASE("config: layer lists are one-based and complementary") {
   CHECK(contains(message("full_attn_layers", Json::array()), "empty"));
   CHECK(contains(message("full_attn_layers", {4, 8}), "2 + 69 layers"));
   CHECK(contains(message("kda_layers", {1, 4}), "layer 4"));
-  CHECK(error_after([](Json&, Json& text) { text["linear_attn_config"].erase("kda_layers"); })
-            .message.empty());
+  CHECK(error_after([](Json&, Json& text) {
+          text["linear_attn_config"].erase("kda_layers");
+        }).message.empty());
 }
 
 TEST_CASE("config: thousands of experts are fine") {

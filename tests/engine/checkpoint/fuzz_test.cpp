@@ -47,9 +47,20 @@ std::string break_structure(const std::string& text, std::mt19937_64& random) {
   std::vector<Json*> values;
   collect(json, values);
   Json& value = *values[random() % values.size()];
-  const std::array<Json, 14> other = {
-      nullptr, true, "text", "", 0, -1, 1.5, 1e300, 18446744073709551615U, 9223372036854775807,
-      Json::array(), Json::object(), Json::array({1, 2}), 4294967296U};
+  const std::array<Json, 14> other = {nullptr,
+                                      true,
+                                      "text",
+                                      "",
+                                      0,
+                                      -1,
+                                      1.5,
+                                      1e300,
+                                      18446744073709551615U,
+                                      9223372036854775807,
+                                      Json::array(),
+                                      Json::object(),
+                                      Json::array({1, 2}),
+                                      4294967296U};
   if (random() % 4 == 0) {
     erase_somewhere(json, random);
   } else {
@@ -62,10 +73,18 @@ std::string break_structure(const std::string& text, std::mt19937_64& random) {
 std::string break_bytes(std::string text, std::mt19937_64& random) {
   const std::size_t at = random() % text.size();
   switch (random() % 4) {
-    case 0: text.resize(at); break;
-    case 1: text[at] = static_cast<char>(random()); break;
-    case 2: text.erase(at, 1 + random() % 9); break;
-    default: text.insert(at, text.substr(random() % text.size(), 1 + random() % 40)); break;
+    case 0:
+      text.resize(at);
+      break;
+    case 1:
+      text[at] = static_cast<char>(random());
+      break;
+    case 2:
+      text.erase(at, 1 + random() % 9);
+      break;
+    default:
+      text.insert(at, text.substr(random() % text.size(), 1 + random() % 40));
+      break;
   }
   return text;
 }

@@ -65,11 +65,11 @@ TEST_CASE("shard index: a shard outside the folder is refused") {
 }
 
 TEST_CASE("shard index: what is not an index is refused") {
-  for (const char* text : {"", "{", "[]", "{}", R"({"weight_map":[]})", R"({"weight_map":{}})",
-                           R"({"weight_map":{"a":1}})", R"({"weight_map":{"a":"b"})",
-                           R"({"weight_map":{"a":"b"}} x)", R"({"weight_map":{"a" "b"}})",
-                           R"({"weight_map":{"a":"b"},"weight_map":{"c":"d"}})",
-                           "{\"weight_map\":{\"\xFF\":\"b\"}}", "null"}) {
+  for (const char* text :
+       {"", "{", "[]", "{}", R"({"weight_map":[]})", R"({"weight_map":{}})",
+        R"({"weight_map":{"a":1}})", R"({"weight_map":{"a":"b"})", R"({"weight_map":{"a":"b"}} x)",
+        R"({"weight_map":{"a" "b"}})", R"({"weight_map":{"a":"b"},"weight_map":{"c":"d"}})",
+        "{\"weight_map\":{\"\xFF\":\"b\"}}", "null"}) {
     CAPTURE(text);
     Opened opened(text);
     CHECK(!opened.index);

@@ -86,9 +86,7 @@ TEST_CASE("small tensor: a value that is not finite is named with its position")
   CHECK(contains(values.error().message, "value 1 of 4 is nan"));
 }
 
-TEST_CASE("small tensor: an unknown name is an error") {
-  CHECK(!read_small(Catalogue{}, "t"));
-}
+TEST_CASE("small tensor: an unknown name is an error") { CHECK(!read_small(Catalogue{}, "t")); }
 
 }  // namespace
 }  // namespace engine

@@ -39,8 +39,8 @@ TEST_CASE("released json: the single bytes stand in the released order") {
 TEST_CASE("released json: a larger vocabulary has a text for every rank") {
   const std::string ranks = released_ranks(163840);
   CHECK(std::count(ranks.begin(), ranks.end(), '\n') == 163584);
-  CHECK(ranks.find("\nISE= 256\n") != std::string::npos);     // !!
-  CHECK(ranks.find("\nISEh 65792\n") != std::string::npos);   // !!!
+  CHECK(ranks.find("\nISE= 256\n") != std::string::npos);    // !!
+  CHECK(ranks.find("\nISEh 65792\n") != std::string::npos);  // !!!
 }
 
 TEST_CASE("released json: special tokens stand where the release has them") {

@@ -34,11 +34,10 @@ TEST_CASE("shard layout: the released sizes come out to the byte") {
     std::uint32_t shard_idx;
     std::uint64_t file_bytes, header_bytes;
   };
-  for (const Case& c : {Case{0, 2341216112, 2920}, Case{1, 16990911504, 818696},
-                        Case{9, 16990911504, 818696}, Case{10, 16990916912, 824104},
-                        Case{3, 16567501776, 817608}, Case{7, 16567501776, 817608},
-                        Case{11, 16567507176, 823008}, Case{92, 16567507176, 823008},
-                        Case{93, 4697664072, 576}}) {
+  for (const Case& c :
+       {Case{0, 2341216112, 2920}, Case{1, 16990911504, 818696}, Case{9, 16990911504, 818696},
+        Case{10, 16990916912, 824104}, Case{3, 16567501776, 817608}, Case{7, 16567501776, 817608},
+        Case{11, 16567507176, 823008}, Case{92, 16567507176, 823008}, Case{93, 4697664072, 576}}) {
     CAPTURE(c.shard_idx);
     const Shard shard = lay_out(c.shard_idx);
     CHECK(shard.file_bytes == c.file_bytes);
