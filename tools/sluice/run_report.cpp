@@ -89,6 +89,16 @@ ordered_json configuration(const RunReport& report) {
           {"allow_holes", report.options.allow_holes}};
 }
 
+ordered_json host() {
+  const engine::HostInfo info = engine::describe_host();
+  return {{"kernel", info.kernel},
+          {"cpu", info.cpu},
+          {"cpus", info.n_cpus},
+          {"usable_cpus", info.n_usable_cpus},
+          {"ram_bytes", info.ram_bytes},
+          {"memory_bound", info.memory_bound}};
+}
+
 ordered_json memory(const RunReport& report) {
   const scheduler::Plan& plan = report.session.plan();
   return {{"floor_bytes", plan.floor_bytes},
@@ -152,7 +162,7 @@ ordered_json to_json(const RunReport& report) {
   for (const engine::TokenTiming& token : generated.tokens) ids.push_back(token.token_id);
   return {{"sluice_version", SLUICE_VERSION},
           {"configuration", configuration(report)},
-          {"host", engine::describe_host()},
+          {"host", host()},
           {"path", path_taken(report)},
           {"memory", memory(report)},
           {"prompt_ids", report.prompt},
