@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "engine/tokenizer/tokenizer.h"
-#include "engine/tokenizer/utf8.h"
+#include "engine/tokenizer/utf8_stream.h"
 #include "tools/sluice/command.h"
 #include "tools/sluice/output_file.h"
 #include "tools/sluice/route_dump.h"
@@ -88,14 +88,13 @@ io::Result<std::vector<std::uint32_t>> prompt_ids(const RunOptions& options,
   if (!options.ids.empty()) return options.ids;
   io::Result<std::string> text = read_prompt(options);
   if (!text) return std::move(text.error());
-  io::Result<engine::Encoded> encoded = tokenizer->encode(*text, engine::Tokenizer::Mode::plain);
-  if (!encoded) return std::move(encoded.error());
-  if (encoded->n_replaced > 0) {
+  engine::Encoded encoded = tokenizer->encode(*text, engine::Tokenizer::Mode::plain);
+  if (encoded.n_replaced > 0) {
     say(fmt::format("the prompt is not UTF-8 in {} places, the first at byte {}: replaced by U+FFFD",
-                    encoded->n_replaced, encoded->first_replaced_offset));
+                    encoded.n_replaced, encoded.first_replaced_offset));
   }
-  if (encoded->ids.empty()) return io::Error{io::Errc::invalid, 0, "the prompt is empty"};
-  return std::move(encoded->ids);
+  if (encoded.ids.empty()) return io::Error{io::Errc::invalid, 0, "the prompt is empty"};
+  return std::move(encoded.ids);
 }
 
 // The vocabulary is needed for text; a run on ids that prints ids does without.
