@@ -12,8 +12,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Thread stacks, the task scheduler, the ring and the allocator's slack, beside what is counted.
-constexpr std::uint64_t kProcessSlackBytes = 8 << 20;
+// Beside what is counted: the task scheduler, the ring and the allocator's slack; what a compute
+// thread and a request in flight (a thread, where reads are made by threads) touch of their own.
+constexpr std::uint64_t kProcessSlackBytes = 2 << 20;
+constexpr std::uint64_t kThreadSlackBytes = 256 << 10;
+constexpr std::uint64_t kRequestSlackBytes = 32 << 10;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -33,7 +36,8 @@ scheduler::Kind kind_of(const Catalogue& catalogue, std::uint32_t block) {
 }
 
 std::uint32_t highest(std::span<const float> logits) {
-  return static_cast<std::uint32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  return static_cast<std::uint32_t>(std::max_element(logits.begin(), logits.end()) -
+                                    logits.begin());
 }
 
 }  // namespace
@@ -97,7 +101,8 @@ io::Result<std::unique_ptr<Session>> Session::open(Checkpoint checkpoint,
       io::FileSet::open(catalogue.files, catalogue.file_bytes, options.access);
   if (!files) return std::move(files.error());
   session->files_ = std::move(*files);
-  if (io::Status planned = session->make_session_plan(); !planned) return std::move(planned.error());
+  if (io::Status planned = session->make_session_plan(); !planned)
+    return std::move(planned.error());
 
   io::Result<SmallWeights> small = load_small_weights(config, catalogue, session->files_);
   if (!small) return std::move(small.error());
@@ -106,8 +111,8 @@ io::Result<std::unique_ptr<Session>> Session::open(Checkpoint checkpoint,
   if (!state) return std::move(state.error());
   session->state_ = std::move(*state);
 
-  io::Result<std::unique_ptr<Loader>> loader =
-      Loader::start(session->files_, session->windows_, session->blocks_, session->plan_, options.loader);
+  io::Result<std::unique_ptr<Loader>> loader = Loader::start(
+      session->files_, session->windows_, session->blocks_, session->plan_, options.loader);
   if (!loader) return std::move(loader.error());
   session->loader_ = std::move(*loader);
   session->trunk_ = std::make_unique<Trunk>(catalogue, *session->loader_, *options.kernels);
@@ -126,15 +131,16 @@ io::Status Session::make_session_plan() {
       current_rss_bytes() + small_bytes(catalogue) +
       State::bytes(checkpoint_.config, options_.context) +
       Model::bytes(checkpoint_.config, limits_, options_.n_threads) +
-      blocks_.size() * (sizeof(io::Window) + sizeof(scheduler::Block) + 16) + kProcessSlackBytes;
-  io::Result<scheduler::Plan> plan = scheduler::make_plan(
-      {.blocks = blocks_,
-       .n_tiles = catalogue.n_tiles(),
-       .fixed_bytes = fixed_bytes,
-       .budget_bytes = options_.budget_bytes.value_or(0),
-       .depth = options_.loader.depth,
-       .request_bytes = options_.loader.request_bytes,
-       .ring_bytes = options_.ring_bytes});
+      blocks_.size() * (sizeof(io::Window) + sizeof(scheduler::Block) + 16) + kProcessSlackBytes +
+      options_.n_threads * kThreadSlackBytes + options_.loader.depth * kRequestSlackBytes;
+  io::Result<scheduler::Plan> plan =
+      scheduler::make_plan({.blocks = blocks_,
+                            .n_tiles = catalogue.n_tiles(),
+                            .fixed_bytes = fixed_bytes,
+                            .budget_bytes = options_.budget_bytes.value_or(0),
+                            .depth = options_.loader.depth,
+                            .request_bytes = options_.loader.request_bytes,
+                            .ring_bytes = options_.ring_bytes});
   if (!plan) return std::move(plan.error());
   plan_ = std::move(*plan);
   return {};

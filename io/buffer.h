@@ -12,7 +12,9 @@ namespace io {
 inline constexpr std::size_t kPageBytes = 4096;
 inline constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
 
-constexpr std::size_t round_up(std::size_t n, std::size_t unit) { return (n + unit - 1) / unit * unit; }
+constexpr std::size_t round_up(std::size_t n, std::size_t unit) {
+  return (n + unit - 1) / unit * unit;
+}
 
 class Buffer {
  public:

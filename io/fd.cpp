@@ -70,8 +70,8 @@ Status Fd::read_exact(std::uint64_t offset_bytes, std::span<std::byte> to) const
   std::size_t n_done = 0;
   while (n_done < to.size()) {
     const std::size_t n_want = std::min(to.size() - n_done, kMaxReadBytes);
-    const ssize_t n = ::pread(fd_, to.data() + n_done, n_want,
-                              static_cast<off_t>(offset_bytes + n_done));
+    const ssize_t n =
+        ::pread(fd_, to.data() + n_done, n_want, static_cast<off_t>(offset_bytes + n_done));
     if (n > 0) {
       n_done += static_cast<std::size_t>(n);
     } else if (n == 0) {

@@ -29,13 +29,18 @@ constexpr std::uint32_t kMaxAlignmentBytes = 64 << 10;
 std::string filesystem_name(int fd) {
   struct statfs info {};
   if (fstatfs(fd, &info) != 0) return "unknown";
-  static const std::map<std::uint32_t, const char*> kNames = {
-      {EXT4_SUPER_MAGIC, "ext4"},        {0x58465342, "xfs"},
-      {BTRFS_SUPER_MAGIC, "btrfs"},      {TMPFS_MAGIC, "tmpfs (memory)"},
-      {RAMFS_MAGIC, "ramfs (memory)"},   {OVERLAYFS_SUPER_MAGIC, "overlayfs"},
-      {NFS_SUPER_MAGIC, "nfs (network)"}, {0x65735546, "fuse"},
-      {0x2fc12fc1, "zfs"},               {0x01021997, "9p (network)"},
-      {0xff534d42, "cifs (network)"},    {0xf2f52010, "f2fs"}};
+  static const std::map<std::uint32_t, const char*> kNames = {{EXT4_SUPER_MAGIC, "ext4"},
+                                                              {0x58465342, "xfs"},
+                                                              {BTRFS_SUPER_MAGIC, "btrfs"},
+                                                              {TMPFS_MAGIC, "tmpfs (memory)"},
+                                                              {RAMFS_MAGIC, "ramfs (memory)"},
+                                                              {OVERLAYFS_SUPER_MAGIC, "overlayfs"},
+                                                              {NFS_SUPER_MAGIC, "nfs (network)"},
+                                                              {0x65735546, "fuse"},
+                                                              {0x2fc12fc1, "zfs"},
+                                                              {0x01021997, "9p (network)"},
+                                                              {0xff534d42, "cifs (network)"},
+                                                              {0xf2f52010, "f2fs"}};
   const auto found = kNames.find(static_cast<std::uint32_t>(info.f_type));
   return found != kNames.end() ? found->second : fmt::format("{:#x}", info.f_type);
 }
@@ -99,7 +104,8 @@ Result<FileSet> FileSet::open(std::span<const std::filesystem::path> paths,
       return Error{Errc::unsupported, 0, "direct reads were asked for and refused: " + refusal};
     }
     if (!refusal.empty()) {
-      set.notes_.push_back("direct reads are refused (" + refusal + "): reading through the page cache");
+      set.notes_.push_back("direct reads are refused (" + refusal +
+                           "): reading through the page cache");
     }
     set.files_.clear();
     for (const auto& path : paths) {
@@ -142,8 +148,9 @@ Status read_range(const FileSet& files, const ByteRange& range, std::span<std::b
   const std::string doing = "read " + files.path(range.file_idx).string();
   std::size_t n_done = 0;
   while (n_done < window.n_needed_bytes) {
-    const ssize_t n = pread(files.fd(range.file_idx), buffer->data() + n_done, window.n_bytes - n_done,
-                            static_cast<off_t>(window.offset_bytes + n_done));
+    const ssize_t n =
+        pread(files.fd(range.file_idx), buffer->data() + n_done, window.n_bytes - n_done,
+              static_cast<off_t>(window.offset_bytes + n_done));
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (n < 0) {
       return system_error(errno, fmt::format("{}: {} bytes at offset {}", doing, range.n_bytes,

@@ -19,10 +19,10 @@ enum class Access : std::uint8_t { prefer_direct, direct, buffered };
 // The aligned bytes that a direct read must take to get a range.
 struct Window {
   std::uint32_t file_idx = 0;
-  std::uint32_t lead_bytes = 0;     // from the start of the window to the start of the range
-  std::uint64_t offset_bytes = 0;   // aligned
-  std::uint32_t n_bytes = 0;        // aligned; may reach past the end of the file
-  std::uint32_t n_needed_bytes = 0; // up to the end of the range: what must arrive
+  std::uint32_t lead_bytes = 0;      // from the start of the window to the start of the range
+  std::uint64_t offset_bytes = 0;    // aligned
+  std::uint32_t n_bytes = 0;         // aligned; may reach past the end of the file
+  std::uint32_t n_needed_bytes = 0;  // up to the end of the range: what must arrive
 };
 
 class FileSet {

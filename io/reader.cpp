@@ -56,8 +56,8 @@ bool Reader::advance(Pending& pending, std::int32_t result, Status& status) {
     if (++pending.n_retries <= kMaxRetries) return false;
   }
   if (result < 0) {
-    status = system_error(-result, fmt::format("{}: {} bytes", describe(),
-                                               read.to.size() - pending.n_done_bytes));
+    status = system_error(
+        -result, fmt::format("{}: {} bytes", describe(), read.to.size() - pending.n_done_bytes));
     return true;
   }
   counts_.n_read_bytes += static_cast<std::uint64_t>(result);

@@ -27,9 +27,9 @@ struct Done {
 
 struct ReaderCounts {
   std::uint64_t n_reads = 0;
-  std::uint64_t n_requests = 0;      // submissions, continued and repeated ones included
-  std::uint64_t n_read_bytes = 0;    // that the kernel says it delivered
-  std::uint64_t n_continued = 0;     // short completions in mid-file
+  std::uint64_t n_requests = 0;    // submissions, continued and repeated ones included
+  std::uint64_t n_read_bytes = 0;  // that the kernel says it delivered
+  std::uint64_t n_continued = 0;   // short completions in mid-file
   std::uint64_t n_retried = 0;
 };
 

@@ -24,8 +24,8 @@ namespace {
 constexpr std::uint32_t kMaxThreads = 64;
 
 std::int32_t read_by_pread(int fd, const Request& request) {
-  const ssize_t n = pread(fd, request.to.data(), request.to.size(),
-                          static_cast<off_t>(request.offset_bytes));
+  const ssize_t n =
+      pread(fd, request.to.data(), request.to.size(), static_cast<off_t>(request.offset_bytes));
   return n < 0 ? -errno : static_cast<std::int32_t>(n);
 }
 
@@ -37,8 +37,8 @@ std::int32_t read_by_mmap(int fd, const Request& request) {
   const auto end = static_cast<std::uint64_t>(info.st_size);
   if (request.offset_bytes >= end) return 0;
   const std::size_t n_bytes = std::min(request.to.size(), end - request.offset_bytes);
-  void* mapped = mmap(nullptr, n_bytes, PROT_READ, MAP_SHARED, fd,
-                      static_cast<off_t>(request.offset_bytes));
+  void* mapped =
+      mmap(nullptr, n_bytes, PROT_READ, MAP_SHARED, fd, static_cast<off_t>(request.offset_bytes));
   if (mapped == MAP_FAILED) return -errno;
   std::int32_t result = static_cast<std::int32_t>(n_bytes);
   if (madvise(mapped, round_up(n_bytes, kPageBytes), MADV_POPULATE_READ) == 0 || errno == EINVAL) {

@@ -79,8 +79,8 @@ class UringBackend final : public Backend {
   void start(const Request& request) override {
     io_uring_sqe* sqe = next_sqe();
     const auto n_bytes = static_cast<unsigned>(request.to.size());
-    const int fd = files_registered_ ? static_cast<int>(request.file_idx)
-                                     : files_.fd(request.file_idx);
+    const int fd =
+        files_registered_ ? static_cast<int>(request.file_idx) : files_.fd(request.file_idx);
     if (const int slot_idx = registered_slot(request.to); slot_idx >= 0) {
       io_uring_prep_read_fixed(sqe, fd, request.to.data(), n_bytes, request.offset_bytes, slot_idx);
     } else {
@@ -119,7 +119,8 @@ class UringBackend final : public Backend {
   void register_files(std::vector<std::string>& notes) {
     std::vector<int> fds;
     for (std::uint32_t i = 0; i < files_.size(); ++i) fds.push_back(files_.fd(i));
-    const int result = io_uring_register_files(&ring_, fds.data(), static_cast<unsigned>(fds.size()));
+    const int result =
+        io_uring_register_files(&ring_, fds.data(), static_cast<unsigned>(fds.size()));
     files_registered_ = result == 0;
     if (!files_registered_) {
       notes.push_back(system_error(-result, "files are not registered with io_uring").message);

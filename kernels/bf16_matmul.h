@@ -16,8 +16,8 @@ namespace kernels {
 // i = j, j+16, j+32, ... by fused multiply-add from +0 (a missing tail element adds +0 * +0);
 // then lanes j and j+8 are added, then j and j+4, j+2, j+1.
 // Errors: none.  Threads: any, it touches only its arguments.
-using Bf16Matmul = void(const std::byte* w, std::size_t n_rows, std::size_t n_cols,
-                        const float* x, std::size_t n_tokens, float* y, std::size_t y_stride);
+using Bf16Matmul = void(const std::byte* w, std::size_t n_rows, std::size_t n_cols, const float* x,
+                        std::size_t n_tokens, float* y, std::size_t y_stride);
 
 // y[i] += sum_r a[r] * W[r, i], rows in ascending order, one fused multiply-add a row:
 // the transposed product, for the absorbed keys of MLA.

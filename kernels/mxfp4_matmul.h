@@ -1,4 +1,5 @@
-// Products with MXFP4 weights: E2M1 nibbles in groups of 32 along the input, one E8M0 scale a group.
+// Products with MXFP4 weights: E2M1 nibbles in groups of 32 along the input, one E8M0 scale a
+// group.
 #pragma once
 
 #include <cstddef>
@@ -21,9 +22,9 @@ inline constexpr std::size_t kMxfp4GroupSize = 32;
 // t = v_lo * x_lo, rounded; t = fma(v_hi, x_hi, t); acc_b = fma(t, 2^(scale - 128), acc_b), groups
 // ascending from +0.  Then lanes b and b+8 are added, then b and b+4, b+2, b+1.
 // Source: OCP Microscaling Formats (MX) specification 1.0.
-using Mxfp4Matmul = void(const std::uint8_t* packed, const std::uint8_t* scales,
-                         std::size_t n_rows, std::size_t n_cols, const float* x_pairs,
-                         std::size_t n_tokens, float* y, std::size_t y_stride);
+using Mxfp4Matmul = void(const std::uint8_t* packed, const std::uint8_t* scales, std::size_t n_rows,
+                         std::size_t n_cols, const float* x_pairs, std::size_t n_tokens, float* y,
+                         std::size_t y_stride);
 
 // Reorders each group of 32: 16 even elements, then 16 odd ones.  n is a multiple of 32.
 void split_pairs(const float* x, std::size_t n, float* x_pairs);

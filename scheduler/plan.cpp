@@ -56,7 +56,9 @@ void pin_tiles(const PlanInput& input, std::uint64_t spare_bytes, Plan& plan) {
     all_bytes += pinned_slot_bytes(input.blocks[t].window_bytes);
   }
   const double share =
-      all_bytes == 0 ? 0 : std::min(1.0, static_cast<double>(spare_bytes) / static_cast<double>(all_bytes));
+      all_bytes == 0
+          ? 0
+          : std::min(1.0, static_cast<double>(spare_bytes) / static_cast<double>(all_bytes));
   std::uint64_t seen_bytes = 0;
   for (std::uint32_t t = 0; t < input.n_tiles; ++t) {
     const std::uint64_t n_bytes = pinned_slot_bytes(input.blocks[t].window_bytes);
@@ -107,8 +109,9 @@ io::Result<Plan> make_plan(const PlanInput& input) {
     const auto n_experts = static_cast<std::uint64_t>(
         std::count_if(input.blocks.begin(), input.blocks.end(),
                       [](const Block& block) { return block.kind == Kind::expert; }));
-    const std::uint64_t n_more = std::min(spare_bytes / plan.slot_bytes[expert],
-                                          n_experts - std::min<std::uint64_t>(n_experts, plan.n_slots[expert]));
+    const std::uint64_t n_more =
+        std::min(spare_bytes / plan.slot_bytes[expert],
+                 n_experts - std::min<std::uint64_t>(n_experts, plan.n_slots[expert]));
     plan.n_slots[expert] += static_cast<std::uint32_t>(n_more);
   }
   plan.total_bytes = plan.fixed_bytes + plan.slots_bytes() + plan.pinned_bytes;

@@ -182,7 +182,8 @@ std::optional<std::uint32_t> Scheduler::free_slot(Kind kind) {
 Request Scheduler::issue(io::BlockId block) {
   Entry& e = entry(block);
   const std::uint32_t n_left = blocks_[block.value].window_bytes - e.n_issued_bytes;
-  const Request request{block, {e.slot}, e.n_issued_bytes, std::min(n_left, options_.request_bytes)};
+  const Request request{
+      block, {e.slot}, e.n_issued_bytes, std::min(n_left, options_.request_bytes)};
   e.n_issued_bytes += request.n_bytes;
   counts_.n_bytes[index(kind(block))] += request.n_bytes;
   return request;

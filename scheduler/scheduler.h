@@ -91,9 +91,9 @@ class Scheduler {
   enum class State : std::uint8_t { absent, reading, ready, in_use };
   struct Entry {
     State state = State::absent;
-    bool wanted = false;              // demanded and not yet taken
-    bool abandoned = false;           // read ahead for a sweep that will not come
-    std::uint32_t slot = 0;           // unless absent
+    bool wanted = false;     // demanded and not yet taken
+    bool abandoned = false;  // read ahead for a sweep that will not come
+    std::uint32_t slot = 0;  // unless absent
     std::uint32_t n_issued_bytes = 0;
     std::uint32_t n_arrived_bytes = 0;
   };

@@ -89,7 +89,8 @@ TEST_CASE("layers: libraries stay in their rooms") {
   for (const Include& include : all_includes()) {
     if (include.quoted) continue;
     for (const auto& [library, rooms] : kLibraries) {
-      const bool is_it = library.ends_with('/') ? include.header.starts_with(library) : include.header == library;
+      const bool is_it =
+          library.ends_with('/') ? include.header.starts_with(library) : include.header == library;
       if (!is_it) continue;
       CAPTURE(include.file);
       CAPTURE(include.header);

@@ -29,7 +29,8 @@ class TempFolder {
   std::filesystem::path write(const std::string& name, std::span<const std::byte> bytes) const {
     const std::filesystem::path file = path_ / name;
     std::ofstream(file, std::ios::binary)
-        .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+        .write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
     return file;
   }
 

@@ -28,14 +28,15 @@ install_missing() {
     apt-get install -q -y --no-install-recommends "${missing[@]}" >&2
 }
 
-# Usage: build FOLDER [MESON-OPTION...]   configures once, then builds what has changed.
+# Usage: build FOLDER "MESON OPTIONS" [TARGET...]   configures once, then builds what has changed.
 build() {
-  local folder=$1
-  shift
+  local folder=$1 options=$2
+  shift 2
   if [ ! -f "$folder/build.ninja" ]; then
     echo "setup: configuring $folder" >&2
-    meson setup "$folder" "$@" >&2
+    # shellcheck disable=SC2086  # options are words
+    meson setup "$folder" $options >&2 || return
   fi
   echo "setup: building $folder" >&2
-  ninja -C "$folder" >&2
+  ninja -C "$folder" "$@" >&2
 }

@@ -17,10 +17,29 @@ namespace engine {
 
 // A dense bf16 matrix of the trunk; the declaration order is the order of consumption in a layer.
 enum class Weight : std::uint8_t {
-  kda_q, kda_k, kda_v, kda_f_a, kda_f_b, kda_b, kda_g, kda_o,
-  mla_q_a, mla_kv_a, mla_q_b, mla_kv_b, mla_g, mla_o,
-  mlp_gate, mlp_up, mlp_down,
-  moe_router, moe_latent_down, shared_gate, shared_up, shared_down, moe_latent_up,
+  kda_q,
+  kda_k,
+  kda_v,
+  kda_f_a,
+  kda_f_b,
+  kda_b,
+  kda_g,
+  kda_o,
+  mla_q_a,
+  mla_kv_a,
+  mla_q_b,
+  mla_kv_b,
+  mla_g,
+  mla_o,
+  mlp_gate,
+  mlp_up,
+  mlp_down,
+  moe_router,
+  moe_latent_down,
+  shared_gate,
+  shared_up,
+  shared_down,
+  moe_latent_up,
   lm_head,
 };
 
@@ -44,8 +63,8 @@ struct Tile {
 
 // One expert projection inside its block: MXFP4, w[o,i] = e2m1(nibble) * 2^(scale - 127).
 struct ExpertPart {
-  std::uint32_t n_rows = 0;  // out
-  std::uint32_t n_cols = 0;  // in, a multiple of 32
+  std::uint32_t n_rows = 0;               // out
+  std::uint32_t n_cols = 0;               // in, a multiple of 32
   std::uint64_t packed_offset_bytes = 0;  // [n_rows, n_cols / 2]   from the start of the block
   std::uint64_t scale_offset_bytes = 0;   // [n_rows, n_cols / 32]
   friend bool operator==(const ExpertPart&, const ExpertPart&) = default;

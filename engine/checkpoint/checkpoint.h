@@ -46,8 +46,4 @@ struct Checkpoint {
 io::Result<Checkpoint> open_checkpoint(const std::filesystem::path& folder,
                                        const OpenOptions& options = {});
 
-// Reads one small tensor, widened to fp32.  Errors: system (file and offset); invalid if a
-// value is not finite.  Uses the file directly, not through the page cache, where it can.
-io::Result<std::vector<float>> read_small(const Catalogue& catalogue, std::string_view name);
-
 }  // namespace engine

@@ -16,7 +16,7 @@ struct Hole {
 };
 
 struct Holes {
-  bool known = true;  // false: this filesystem cannot tell
+  bool known = true;         // false: this filesystem cannot tell
   std::vector<Hole> ranges;  // ascending
 };
 

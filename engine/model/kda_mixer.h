@@ -20,8 +20,8 @@ class KdaMixer {
   static std::uint64_t bytes(const Config& config, std::size_t max_tokens);
 
   // y = mixer(x) for n_tokens consecutive positions;  x, y fp32 [n_tokens, hidden_size].
-  void run(std::uint32_t layer_idx, const KdaWeights& weights, const float* x,
-           std::size_t n_tokens, State& state, Trunk& trunk, float* y);
+  void run(std::uint32_t layer_idx, const KdaWeights& weights, const float* x, std::size_t n_tokens,
+           State& state, Trunk& trunk, float* y);
 
  private:
   void run_head(std::uint32_t layer_idx, std::uint32_t head, const KdaWeights& weights,

@@ -19,9 +19,9 @@ MlaMixer::MlaMixer(const Config& config, std::size_t max_tokens, std::uint32_t c
 
 std::uint64_t MlaMixer::bytes(const Config& config, std::size_t max_tokens, std::uint32_t context,
                               std::size_t n_threads) {
-  const std::uint64_t row = config.q_lora_rank + config.latent_cache_width() +
-                            std::uint64_t{config.n_heads} *
-                                (config.qk_head_dim() + 2ULL * config.v_head_dim);
+  const std::uint64_t row =
+      config.q_lora_rank + config.latent_cache_width() +
+      std::uint64_t{config.n_heads} * (config.qk_head_dim() + 2ULL * config.v_head_dim);
   // One scratch more: the exemplar.
   const std::uint64_t scratch = config.latent_cache_width() + context + config.kv_lora_rank;
   return sizeof(float) * (max_tokens * row + (n_threads + 1) * scratch);
@@ -33,8 +33,8 @@ void MlaMixer::run(std::uint32_t layer_idx, const MlaWeights& weights, const flo
   trunk.matmul(Weight::mla_q_a, layer_idx, x, n_tokens, q_a_.data());
   for (std::size_t t = 0; t < n_tokens; ++t) {
     float* const row = &q_a_[t * config_.q_lora_rank];
-    kernels.rms_norm(row, weights.q_a_norm.data(), config_.q_lora_rank,
-                     config_.mla_latent_norm_eps, row);
+    kernels.rms_norm(row, weights.q_a_norm.data(), config_.q_lora_rank, config_.mla_latent_norm_eps,
+                     row);
   }
   trunk.matmul(Weight::mla_kv_a, layer_idx, x, n_tokens, kv_a_.data());
   cache_rows(layer_idx, weights, n_tokens, state, kernels);
@@ -84,8 +84,7 @@ void MlaMixer::attend(std::uint32_t layer_idx, std::size_t head, std::size_t t,
                      scratch.scores.data(), scratch.context.data());
   kernels.bf16_matmul(head_rows + 2 * nope * n_latent, config_.v_head_dim, n_latent,
                       scratch.context.data(), 1,
-                      &out_[(t * config_.n_heads + head) * config_.v_head_dim],
-                      config_.v_head_dim);
+                      &out_[(t * config_.n_heads + head) * config_.v_head_dim], config_.v_head_dim);
 }
 
 }  // namespace engine

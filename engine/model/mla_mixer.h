@@ -25,8 +25,8 @@ class MlaMixer {
                              std::size_t n_threads);
 
   // y = mixer(x) for n_tokens consecutive positions;  x, y fp32 [n_tokens, hidden_size].
-  void run(std::uint32_t layer_idx, const MlaWeights& weights, const float* x,
-           std::size_t n_tokens, State& state, Trunk& trunk, float* y);
+  void run(std::uint32_t layer_idx, const MlaWeights& weights, const float* x, std::size_t n_tokens,
+           State& state, Trunk& trunk, float* y);
 
  private:
   struct Scratch {
@@ -34,8 +34,8 @@ class MlaMixer {
   };
   void cache_rows(std::uint32_t layer_idx, const MlaWeights& weights, std::size_t n_tokens,
                   State& state, const kernels::Table& kernels);
-  void attend(std::uint32_t layer_idx, std::size_t head, std::size_t t,
-              const std::byte* head_rows, State& state, const kernels::Table& kernels);
+  void attend(std::uint32_t layer_idx, std::size_t head, std::size_t t, const std::byte* head_rows,
+              State& state, const kernels::Table& kernels);
 
   const Config& config_;
   Floats q_a_;         // [max_tokens, q_lora_rank]

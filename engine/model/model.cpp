@@ -63,7 +63,8 @@ io::Result<std::span<const float>> Model::forward(std::span<const std::uint32_t>
     observe(observer, config_.n_layers, state.n_positions(), n_tokens, mixed_);
     norm(weights_.final_norm, n_tokens - n_outputs, n_outputs);
     trunk_.matmul(Weight::lm_head, config_.n_layers,
-                  &normed_[(n_tokens - n_outputs) * config_.hidden_size], n_outputs, logits_.data());
+                  &normed_[(n_tokens - n_outputs) * config_.hidden_size], n_outputs,
+                  logits_.data());
   }
   if (!trunk_.ok()) return trunk_.status().error();
   if (io::Status finite = check_finite(n_outputs); !finite) return std::move(finite.error());
@@ -148,7 +149,8 @@ void Model::mix(const Floats& fold, std::size_t n_tokens) {
 void Model::norm(const Floats& gain, std::size_t first_row, std::size_t n_rows) {
   const std::size_t d = config_.hidden_size;
   for (std::size_t t = first_row; t < first_row + n_rows; ++t) {
-    trunk_.kernels().rms_norm(&mixed_[t * d], gain.data(), d, config_.rms_norm_eps, &normed_[t * d]);
+    trunk_.kernels().rms_norm(&mixed_[t * d], gain.data(), d, config_.rms_norm_eps,
+                              &normed_[t * d]);
   }
 }
 

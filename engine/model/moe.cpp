@@ -115,11 +115,10 @@ void Moe::run_experts(std::uint32_t layer_idx, std::vector<io::BlockId> missing,
     run_expert(held->block().value - first.value, held->data(), trunk);
     if (!trunk.ok()) {
       const io::ByteRange range = trunk.catalogue().range(held->block());
-      trunk.status().error().message =
-          fmt::format("{}: expert {} of layer {} at offset {}: {}",
-                      trunk.catalogue().files[range.file_idx].string(),
-                      held->block().value - first.value, layer_idx, range.offset_bytes,
-                      trunk.status().error().message);
+      trunk.status().error().message = fmt::format(
+          "{}: expert {} of layer {} at offset {}: {}",
+          trunk.catalogue().files[range.file_idx].string(), held->block().value - first.value,
+          layer_idx, range.offset_bytes, trunk.status().error().message);
     }
   }
 }

@@ -24,9 +24,8 @@ class Moe {
   static std::uint64_t bytes(const Config& config, std::size_t max_tokens);
 
   // y = moe(x);  x, y fp32 [n_tokens, hidden_size];  first_position is that of row 0.
-  void run(std::uint32_t layer_idx, const MoeWeights& weights, const float* x,
-           std::size_t n_tokens, std::uint32_t first_position, Trunk& trunk, Observer* observer,
-           float* y);
+  void run(std::uint32_t layer_idx, const MoeWeights& weights, const float* x, std::size_t n_tokens,
+           std::uint32_t first_position, Trunk& trunk, Observer* observer, float* y);
 
  private:
   // A chosen expert of a token: the output row [latent_size] is output_[pick * latent_size].

@@ -2,13 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <bit>
 #include <cassert>
-#include <cmath>
-#include <cstring>
 #include <string>
 #include <string_view>
 
+#include "engine/checkpoint/small_tensor.h"
 #include "kernels/kda.h"
 
 namespace engine {
@@ -21,24 +19,20 @@ class SmallReader {
   SmallReader(const Catalogue& catalogue, const io::FileSet& files)
       : catalogue_(catalogue),
         files_(files),
-        prefix_(catalogue.small.contains("language_model.model.norm.weight") ? "language_model." : "") {}
+        prefix_(catalogue.small.contains("language_model.model.norm.weight") ? "language_model."
+                                                                             : "") {}
 
+  // Zeros of the right number once something has failed.
   Floats operator()(std::string_view name) {
     const std::string full = fmt::format("{}model.{}", prefix_, name);
+    if (status_) {
+      io::Result<Floats> values = read_small(catalogue_, files_, full);
+      if (values) return std::move(*values);
+      status_ = std::move(values.error());
+    }
     const auto found = catalogue_.small.find(full);
     assert(found != catalogue_.small.end() && "the catalogue is complete");
-    const SmallTensor& tensor = found->second;
-    std::vector<std::byte> bytes(tensor.range.n_bytes);
-    if (status_) status_ = io::read_range(files_, tensor.range, bytes);
-    if (!status_) return Floats(bytes.size() / (tensor.is_f32 ? 4 : 2));
-    Floats values = widen(bytes, tensor.is_f32);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      if (std::isfinite(values[i])) continue;
-      fail(fmt::format("{}: {}: value {} is {}", files_.path(tensor.range.file_idx).string(), full, i,
-                       values[i]));
-      break;
-    }
-    return values;
+    return Floats(found->second.range.n_bytes / (found->second.is_f32 ? 4 : 2));
   }
 
   void fail(std::string message) {
@@ -47,20 +41,6 @@ class SmallReader {
   [[nodiscard]] io::Status& status() { return status_; }
 
  private:
-  static Floats widen(std::span<const std::byte> bytes, bool is_f32) {
-    Floats values(bytes.size() / (is_f32 ? 4 : 2));
-    if (is_f32) {
-      std::memcpy(values.data(), bytes.data(), bytes.size());
-      return values;
-    }
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      std::uint16_t bits;
-      std::memcpy(&bits, &bytes[2 * i], sizeof bits);
-      values[i] = std::bit_cast<float>(std::uint32_t{bits} << 16);
-    }
-    return values;
-  }
-
   const Catalogue& catalogue_;
   const io::FileSet& files_;
   const std::string prefix_;
@@ -156,7 +136,8 @@ io::Result<SmallWeights> load_small_weights(const Config& config, const Catalogu
     weights.layers.push_back(load_layer(config, read, l));
   }
   weights.final_norm = read("norm.weight");
-  weights.output_fold = product(read("output_attn_res_norm.weight"), read("output_attn_res_proj.weight"));
+  weights.output_fold =
+      product(read("output_attn_res_norm.weight"), read("output_attn_res_proj.weight"));
   if (!read.status()) return std::move(read.status().error()).within("load small tensors");
   return weights;
 }

@@ -79,15 +79,13 @@ io::Status Loader::allocate_slots(const scheduler::Plan& plan) {
 }
 
 io::Result<std::unique_ptr<io::Backend>> Loader::make_backend() {
-  const io::BackendOptions options{
-      .depth = options_.depth,
-      .slots = std::span(slots_).first(n_passing_slots_)};
+  const io::BackendOptions options{.depth = options_.depth,
+                                   .slots = std::span(slots_).first(n_passing_slots_)};
   if (options_.make_backend) return options_.make_backend(files_, options, notes_);
   if (options_.path == IoPath::mmap) return io::make_mmap_backend(files_, options);
   if (options_.path == IoPath::pread) return io::make_pread_backend(files_, options);
 
-  io::Result<std::unique_ptr<io::Backend>> uring =
-      io::make_uring_backend(files_, options, notes_);
+  io::Result<std::unique_ptr<io::Backend>> uring = io::make_uring_backend(files_, options, notes_);
   if (uring || options_.path == IoPath::uring) return uring;
   notes_.push_back(uring.error().message + ": reading with pread instead");
   return io::make_pread_backend(files_, options);
@@ -159,11 +157,12 @@ void Loader::start_requests() {
     in_flight_[tag] = *request;
     const std::uint64_t n_left =
         window.n_needed_bytes - std::min(window.n_needed_bytes, request->offset_bytes);
-    reader_->start({.tag = tag,
-                    .file_idx = window.file_idx,
-                    .offset_bytes = window.offset_bytes + request->offset_bytes,
-                    .to = slots_[request->slot.value].subspan(request->offset_bytes, request->n_bytes),
-                    .n_needed_bytes = std::min<std::uint64_t>(n_left, request->n_bytes)});
+    reader_->start(
+        {.tag = tag,
+         .file_idx = window.file_idx,
+         .offset_bytes = window.offset_bytes + request->offset_bytes,
+         .to = slots_[request->slot.value].subspan(request->offset_bytes, request->n_bytes),
+         .n_needed_bytes = std::min<std::uint64_t>(n_left, request->n_bytes)});
   }
 }
 

@@ -66,7 +66,9 @@ class Loader {
   class Held {
    public:
     Held(Held&& other) noexcept
-        : loader_(std::exchange(other.loader_, nullptr)), block_(other.block_), data_(other.data_) {}
+        : loader_(std::exchange(other.loader_, nullptr)),
+          block_(other.block_),
+          data_(other.data_) {}
     Held& operator=(Held&&) = delete;
     ~Held() {
       if (loader_ != nullptr) loader_->give_back(block_);
@@ -128,9 +130,9 @@ class Loader {
   const std::vector<io::Window> windows_;
   const std::vector<scheduler::Block> blocks_;
   const LoaderOptions options_;
-  std::vector<io::Buffer> arenas_;                 // one a kind, one for what is pinned
-  std::vector<std::span<std::byte>> slots_;        // by SlotId
-  std::size_t n_passing_slots_ = 0;                // the first ones; the rest is pinned
+  std::vector<io::Buffer> arenas_;           // one a kind, one for what is pinned
+  std::vector<std::span<std::byte>> slots_;  // by SlotId
+  std::size_t n_passing_slots_ = 0;          // the first ones; the rest is pinned
   std::string path_;
   std::vector<std::string> notes_;
 

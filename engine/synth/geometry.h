@@ -17,7 +17,7 @@ enum class Gain : std::uint8_t {
 };
 
 struct Geometry {
-  Config config;  // token ids follow from vocab_size, see `set_token_ids`
+  Config config;                 // token ids follow from vocab_size, see `set_token_ids`
   std::uint32_t a_log_size = 0;  // padded beyond the heads, as in the release
   Gain gain = Gain::fan_in;
   std::uint64_t seed = 0;

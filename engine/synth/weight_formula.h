@@ -8,8 +8,8 @@
 //   matrices                       0.25 r (Gain::page) or sqrt(3 / in) r (Gain::fan_in), of which
 //                                  o_proj, down_proj and routed_expert_up_proj take half
 //   *_res_proj                     0.5 r               or 0.1 sqrt(96 / in) r
-//   weight_scale                   122 + (z & 1)       or 122 - floor(0.5 log2(in / 64) + 0.5) + (z & 1)
-//   embed_tokens r, norms 1 + 0.25 r, conv 0.5 r, dt_bias 2 r, e_score_correction_bias 0.25 r,
+//   weight_scale                   122 + (z & 1)       or 122 - floor(0.5 log2(in / 64) + 0.5) + (z
+//   & 1) embed_tokens r, norms 1 + 0.25 r, conv 0.5 r, dt_bias 2 r, e_score_correction_bias 0.25 r,
 //   A_log r for each head and 0 beyond, weight_packed the low 8 bits of z
 //
 // Threads: any.  Source: the generator of the published tiny model, with a seed added.

@@ -26,8 +26,7 @@ inline Pack load_bf16_n(const std::byte* w, std::size_t n) {
 
 // y of kRows rows and kTokens tokens, the accumulators all in registers.
 template <std::size_t kRows, std::size_t kTokens>
-void block(const std::byte* w, std::size_t n_cols, const float* x, float* y,
-           std::size_t y_stride) {
+void block(const std::byte* w, std::size_t n_cols, const float* x, float* y, std::size_t y_stride) {
   Pack acc[kRows][kTokens];
   for (auto& row : acc) {
     for (Pack& a : row) a = Pack::all(0);
@@ -45,8 +44,7 @@ void block(const std::byte* w, std::size_t n_cols, const float* x, float* y,
   }
   const std::size_t tail = n_cols - n_full;
   for (std::size_t r = 0; r < kRows; ++r) {
-    const Pack weights =
-        tail > 0 ? load_bf16_n(w + 2 * (r * n_cols + n_full), tail) : Pack::all(0);
+    const Pack weights = tail > 0 ? load_bf16_n(w + 2 * (r * n_cols + n_full), tail) : Pack::all(0);
     for (std::size_t t = 0; t < kTokens; ++t) {
       if (tail > 0) {
         acc[r][t] = Pack::fma(weights, Pack::load_n(x + t * n_cols + n_full, tail), acc[r][t]);

@@ -48,12 +48,8 @@ struct Pack {
   static Pack fma(Pack a, Pack b, Pack c) {
     return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
   }
-  static Pack max(Pack a, Pack b) {
-    return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)};
-  }
-  static Pack min(Pack a, Pack b) {
-    return {_mm256_min_ps(a.lo, b.lo), _mm256_min_ps(a.hi, b.hi)};
-  }
+  static Pack max(Pack a, Pack b) { return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)}; }
+  static Pack min(Pack a, Pack b) { return {_mm256_min_ps(a.lo, b.lo), _mm256_min_ps(a.hi, b.hi)}; }
   static Pack round(Pack a) {
     constexpr int kMode = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
     return {_mm256_round_ps(a.lo, kMode), _mm256_round_ps(a.hi, kMode)};
@@ -81,8 +77,8 @@ struct Pack {
  private:
   // A mask of the lanes from..from+7 that lie below n.
   static __m256i first(std::size_t n, int from) {
-    const __m256i lane = _mm256_add_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7),
-                                          _mm256_set1_epi32(from));
+    const __m256i lane =
+        _mm256_add_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(from));
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<std::int32_t>(n)), lane);
   }
   static __m256 power_of_two(__m256 a) {

@@ -1,4 +1,5 @@
 #include "kernels/body/table.h"
+
 #include "kernels/avx2/matmul.h"
 #include "kernels/avx2/pack.h"
 

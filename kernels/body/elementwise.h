@@ -22,7 +22,8 @@ inline void rms_norm(const float* x, const float* gain, std::size_t n, float eps
 template <class P>
 inline void l2_norm(float* x, std::size_t n, float eps, float scale) {
   const P factor = P::all(scale / __builtin_sqrtf(dot<P>(x, x, n) + eps));
-  for_packs<P>(n, [&](std::size_t i, auto load, auto store) { store(load(x + i) * factor, x + i); });
+  for_packs<P>(n,
+               [&](std::size_t i, auto load, auto store) { store(load(x + i) * factor, x + i); });
 }
 
 // x[s] becomes exp(x[s] - max), and the sum of these is returned.
@@ -76,7 +77,8 @@ inline void situ(const float* g, const float* u, std::size_t n, float beta, floa
 
 template <class P>
 inline void sigmoid_all(const float* x, std::size_t n, float* y) {
-  for_packs<P>(n, [&](std::size_t i, auto load, auto store) { store(sigmoid(load(x + i)), y + i); });
+  for_packs<P>(n,
+               [&](std::size_t i, auto load, auto store) { store(sigmoid(load(x + i)), y + i); });
 }
 
 template <class P>
@@ -88,8 +90,8 @@ inline void sigmoid_gate(const float* g, std::size_t n, float* y) {
 
 template <class P>
 inline void add(const float* x, std::size_t n, float* y) {
-  for_packs<P>(n,
-               [&](std::size_t i, auto load, auto store) { store(load(y + i) + load(x + i), y + i); });
+  for_packs<P>(
+      n, [&](std::size_t i, auto load, auto store) { store(load(y + i) + load(x + i), y + i); });
 }
 
 template <class P>

@@ -27,11 +27,13 @@ template <class P, class F>
 inline void for_packs(std::size_t n, F f) {
   std::size_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
-    f(i, [](const float* p) { return P::load(p); }, [](P a, float* p) { a.store(p); });
+    f(
+        i, [](const float* p) { return P::load(p); }, [](P a, float* p) { a.store(p); });
   }
   if (const std::size_t tail = n - i; tail > 0) {
-    f(i, [tail](const float* p) { return P::load_n(p, tail); },
-      [tail](P a, float* p) { a.store_n(p, tail); });
+    f(
+        i, [tail](const float* p) { return P::load_n(p, tail); },
+        [tail](P a, float* p) { a.store_n(p, tail); });
   }
 }
 
@@ -39,9 +41,8 @@ inline void for_packs(std::size_t n, F f) {
 template <class P>
 inline float dot(const float* a, const float* b, std::size_t n) {
   P acc = P::all(0);
-  for_packs<P>(n, [&](std::size_t i, auto load, auto) {
-    acc = P::fma(load(a + i), load(b + i), acc);
-  });
+  for_packs<P>(
+      n, [&](std::size_t i, auto load, auto) { acc = P::fma(load(a + i), load(b + i), acc); });
   return acc.sum();
 }
 

@@ -18,7 +18,8 @@ void mxfp4_matmul(const std::uint8_t* packed, const std::uint8_t* scales, std::s
         const float scale = kHalfScale[scales[r * n_groups + g]];
         for (std::size_t b = 0; b < 16; ++b) {
           const float sum = static_cast<float>(kDoubledE2m1[bytes[b] & 15]) * x[b];
-          const float pair = std::fma(static_cast<float>(kDoubledE2m1[bytes[b] >> 4]), x[16 + b], sum);
+          const float pair =
+              std::fma(static_cast<float>(kDoubledE2m1[bytes[b] >> 4]), x[16 + b], sum);
           acc.lane[b] = std::fma(pair, scale, acc.lane[b]);
         }
       }

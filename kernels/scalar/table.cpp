@@ -1,4 +1,5 @@
 #include "kernels/body/table.h"
+
 #include "kernels/scalar/matmul.h"
 #include "kernels/scalar/pack.h"
 

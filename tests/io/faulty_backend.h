@@ -17,7 +17,7 @@ namespace tests {
 
 struct Faults {
   std::uint64_t seed = 1;
-  std::uint32_t short_percent = 0;      // completions cut at a random multiple of cut_bytes
+  std::uint32_t short_percent = 0;  // completions cut at a random multiple of cut_bytes
   std::uint32_t cut_bytes = 512;
   std::uint32_t transient_percent = 0;  // EINTR or EAGAIN
   std::uint64_t fail_at = 0;            // the n-th request, from 1, fails with `error`
@@ -59,10 +59,12 @@ class FaultyBackend : public io::Backend {
  private:
   std::int32_t serve(const io::Request& request) {
     if (++n_served_ == faults_.fail_at) return -faults_.error;
-    if (random_.below(100) < faults_.transient_percent) return random_.below(2) == 0 ? -EINTR : -EAGAIN;
+    if (random_.below(100) < faults_.transient_percent)
+      return random_.below(2) == 0 ? -EINTR : -EAGAIN;
     std::size_t n_bytes = request.to.size();
     if (random_.below(100) < faults_.short_percent) {
-      n_bytes = std::max<std::size_t>(1, random_.below(n_bytes / faults_.cut_bytes + 1)) * faults_.cut_bytes;
+      n_bytes = std::max<std::size_t>(1, random_.below(n_bytes / faults_.cut_bytes + 1)) *
+                faults_.cut_bytes;
       n_bytes = std::min(n_bytes, request.to.size());
     }
     // Read whole into the buffer, as a device may have done, and admit a part of it only.
@@ -70,7 +72,8 @@ class FaultyBackend : public io::Backend {
                             static_cast<off_t>(request.offset_bytes));
     if (n < 0) return -errno;
     const auto n_admitted = std::min(static_cast<std::size_t>(n), n_bytes);
-    std::fill(request.to.begin() + static_cast<std::ptrdiff_t>(n_admitted), request.to.end(), std::byte{0xEE});
+    std::fill(request.to.begin() + static_cast<std::ptrdiff_t>(n_admitted), request.to.end(),
+              std::byte{0xEE});
     return static_cast<std::int32_t>(n_admitted);
   }
 

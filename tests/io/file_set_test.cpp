@@ -44,8 +44,9 @@ TEST_CASE("file_set: read_range gives any range, unaligned and at the end, on bo
   for (const io::Access access : {io::Access::prefer_direct, io::Access::buffered}) {
     auto files = open_one(path, content.size(), access);
     REQUIRE(files);
-    for (const io::ByteRange& range : {io::ByteRange{0, 0, 1}, io::ByteRange{0, 4095, 2}, io::ByteRange{0, 1, 20000},
-                                       io::ByteRange{0, 20000, 1}, io::ByteRange{0, 12288, 4096}}) {
+    for (const io::ByteRange& range :
+         {io::ByteRange{0, 0, 1}, io::ByteRange{0, 4095, 2}, io::ByteRange{0, 1, 20000},
+          io::ByteRange{0, 20000, 1}, io::ByteRange{0, 12288, 4096}}) {
       std::vector<std::byte> got(range.n_bytes);
       REQUIRE(io::read_range(*files, range, got));
       CHECK(std::memcmp(got.data(), content.data() + range.offset_bytes, got.size()) == 0);

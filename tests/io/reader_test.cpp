@@ -63,8 +63,8 @@ struct Fixture {
   io::FileSet files;
 };
 
-std::vector<std::pair<std::string, std::unique_ptr<io::Backend>>> all_backends(const io::FileSet& files,
-                                                                             std::uint32_t depth) {
+std::vector<std::pair<std::string, std::unique_ptr<io::Backend>>> all_backends(
+    const io::FileSet& files, std::uint32_t depth) {
   std::vector<std::pair<std::string, std::unique_ptr<io::Backend>>> backends;
   std::vector<std::string> notes;
   const io::BackendOptions options{.depth = depth, .slots = {}};
@@ -85,7 +85,8 @@ TEST_CASE("reader: every backend reads every byte, the tail of the file too") {
     for (const io::Access access : {io::Access::prefer_direct, io::Access::buffered}) {
       Fixture fixture(n_bytes, access);
       for (const std::size_t depth : {1U, 7U}) {
-        for (auto& [name, backend] : all_backends(fixture.files, static_cast<std::uint32_t>(depth))) {
+        for (auto& [name, backend] :
+             all_backends(fixture.files, static_cast<std::uint32_t>(depth))) {
           CAPTURE(name);
           CAPTURE(n_bytes);
           io::Reader reader(fixture.files, std::move(backend));
@@ -101,8 +102,10 @@ TEST_CASE("reader: short, shuffled and interrupted completions still give the fi
   Fixture fixture(1000003);
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     CAPTURE(seed);
-    io::Reader reader(fixture.files, std::make_unique<tests::FaultyBackend>(
-                                         fixture.files, Faults{.seed = seed, .short_percent = 40, .transient_percent = 20}));
+    io::Reader reader(
+        fixture.files,
+        std::make_unique<tests::FaultyBackend>(
+            fixture.files, Faults{.seed = seed, .short_percent = 40, .transient_percent = 20}));
     CHECK(fixture.read_all(reader, 65536, 9));
     CHECK(reader.counts().n_continued + reader.counts().n_retried > 0);
   }
@@ -163,7 +166,10 @@ TEST_CASE("backends: the destructor waits for reads in flight") {
     io::Result<io::Buffer> memory = io::Buffer::create(1 << 20);
     REQUIRE(memory);
     for (std::uint64_t i = 0; i < 8; ++i) {
-      backend->start({.tag = i, .file_idx = 0, .offset_bytes = i << 17, .to = {memory->data() + (i << 17), 1 << 17}});
+      backend->start({.tag = i,
+                      .file_idx = 0,
+                      .offset_bytes = i << 17,
+                      .to = {memory->data() + (i << 17), 1 << 17}});
     }
     backend.reset();  // the memory goes next: a sanitizer or a crash would tell
   }
@@ -182,7 +188,10 @@ TEST_CASE("uring: reads into registered slots and into plain memory side by side
     return;
   }
   for (std::uint64_t i = 0; i < 8; ++i) {
-    (*uring)->start({.tag = i, .file_idx = 0, .offset_bytes = i << 17, .to = {memory->data() + (i << 17), 1 << 17}});
+    (*uring)->start({.tag = i,
+                     .file_idx = 0,
+                     .offset_bytes = i << 17,
+                     .to = {memory->data() + (i << 17), 1 << 17}});
   }
   std::vector<io::Completion> completions;
   while (completions.size() < 8) REQUIRE((*uring)->wait(completions));

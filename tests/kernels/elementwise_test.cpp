@@ -42,7 +42,8 @@ void check_near(const Values& got, const Values& want, float tolerance = 1e-6F) 
 
 double ulps(float got, double want) {
   const float near = static_cast<float>(want);
-  const double step = std::nextafter(std::fabs(near), std::numeric_limits<float>::infinity()) - std::fabs(near);
+  const double step =
+      std::nextafter(std::fabs(near), std::numeric_limits<float>::infinity()) - std::fabs(near);
   return std::fabs(got - want) / step;
 }
 
@@ -101,7 +102,7 @@ TEST_CASE("attn_res_mix: worked values, the raw vectors are mixed") {
 TEST_CASE("short_conv: worked values over five positions, oldest tap first") {
   // Two channels, taps [[0.1 0.2 0.3 0.4], [1 0 -1 2]], here [tap][channel].
   const Values taps = {0.1F, 1, 0.2F, 0, 0.3F, -1, 0.4F, 2};
-  const std::vector<Values> inputs = {{0, 0}, {0, 0},  {0, 0},  {1, 2},
+  const std::vector<Values> inputs = {{0, 0},     {0, 0}, {0, 0},  {1, 2},
                                       {0.5F, -1}, {2, 0}, {-1, 1}, {3, 3}};
   const std::vector<Values> want = {{0.23947506F, 3.92805516F},
                                     {0.31122967F, -0.07194484F},
@@ -144,7 +145,8 @@ TEST_CASE("kda_step: the worked step, decay first, read from the updated state")
   const Values o = same_on_all([&](const kernels::Table& table) {
     state = {1, 2, 3, 4};
     Values out(2);
-    table.kda_step(state.data(), 2, 2, alpha.data(), k.data(), q.data(), v.data(), 0.5F, out.data());
+    table.kda_step(state.data(), 2, 2, alpha.data(), k.data(), q.data(), v.data(), 0.5F,
+                   out.data());
     return out;
   });
   check_near(state, {0.53F, 0.28F, 0.79F, 0.04F});
@@ -187,7 +189,8 @@ TEST_CASE("mla_attend: equals softmax attention in double precision") {
   const Values query = random.floats(width, 3), cache = random.floats(n * width, 2);
   const Values got = same_on_all([&](const kernels::Table& table) {
     Values scores(n), out(latent);
-    table.mla_attend(query.data(), cache.data(), n, width, latent, 0.25F, scores.data(), out.data());
+    table.mla_attend(query.data(), cache.data(), n, width, latent, 0.25F, scores.data(),
+                     out.data());
     return out;
   });
   std::vector<double> p(n), want(latent);
@@ -255,6 +258,7 @@ TEST_CASE("tanh: within two units in the last place, seen through situ") {
 
 TEST_CASE("tables: scalar comes first and each is found by its name") {
   CHECK(kernels::tables()[0].isa == "scalar");
-  for (const kernels::Table& table : kernels::tables()) CHECK(kernels::find_table(table.isa) == &table);
+  for (const kernels::Table& table : kernels::tables())
+    CHECK(kernels::find_table(table.isa) == &table);
   CHECK(kernels::find_table("mmx") == nullptr);
 }

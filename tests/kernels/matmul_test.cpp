@@ -2,8 +2,8 @@
 
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "kernels/table.h"
@@ -54,9 +54,9 @@ TEST_CASE("bf16_matmul: a case worked by hand") {
 TEST_CASE("bf16_matmul: the order of additions is that of the contract") {
   // 2^24 + 1 is not a float: whether the ones survive tells who was added to whom.
   std::vector<float> w(32, 1.0F), x(32, 0.0F);
-  x[0] = 16777216.0F;  // lane 0
-  x[16] = 1;           // lane 0 too: lost
-  x[8] = 1, x[24] = 1; // lane 8: 2, then added to lane 0: kept
+  x[0] = 16777216.0F;   // lane 0
+  x[16] = 1;            // lane 0 too: lost
+  x[8] = 1, x[24] = 1;  // lane 8: 2, then added to lane 0: kept
   const std::vector<std::byte> bytes = bf16(w, 0);
   for (const kernels::Table& table : kernels::tables()) {
     CAPTURE(table.isa);
@@ -86,7 +86,8 @@ TEST_CASE("bf16_matmul: every instruction set and batch gives the bits of scalar
           for (const kernels::Table& table : kernels::tables()) {
             CAPTURE(table.isa);
             std::vector<float> got(n_tokens * stride, 7.0F);
-            table.bf16_matmul(w.data() + lead, n_rows, n_cols, x.data(), n_tokens, got.data(), stride);
+            table.bf16_matmul(w.data() + lead, n_rows, n_cols, x.data(), n_tokens, got.data(),
+                              stride);
             CHECK(bits(got) == bits(want));
           }
         }
@@ -144,11 +145,11 @@ TEST_CASE("mxfp4: a group of released weights") {
   const std::vector<std::uint8_t> packed = {0x16, 0xB9, 0xCE, 0x23, 0x85, 0xAB, 0x9B, 0xA2,
                                             0xBC, 0x88, 0x0B, 0xA1, 0xC5, 0x89, 0x99, 0x98};
   const float want[32] = {
-      0.0625F,    0.0078125F,  -0.0078125F, -0.0234375F, -0.0625F,    -0.03125F,   0.0234375F,
-      0.015625F,  0.046875F,   0,           -0.0234375F, -0.015625F,  -0.0234375F, -0.0078125F,
-      0.015625F,  -0.015625F,  -0.03125F,   -0.0234375F, 0,           0,           -0.0234375F,
-      0,          0.0078125F,  -0.015625F,  0.046875F,   -0.03125F,   -0.0078125F, 0,
-      -0.0078125F, -0.0078125F, 0,          -0.0078125F};
+      0.0625F,     0.0078125F,  -0.0078125F, -0.0234375F, -0.0625F,   -0.03125F,   0.0234375F,
+      0.015625F,   0.046875F,   0,           -0.0234375F, -0.015625F, -0.0234375F, -0.0078125F,
+      0.015625F,   -0.015625F,  -0.03125F,   -0.0234375F, 0,          0,           -0.0234375F,
+      0,           0.0078125F,  -0.015625F,  0.046875F,   -0.03125F,  -0.0078125F, 0,
+      -0.0078125F, -0.0078125F, 0,           -0.0078125F};
   const std::uint8_t scale = 121;
   for (std::size_t i = 0; i < 32; ++i) {
     std::vector<float> x(32, 0.0F), pairs(32);
@@ -165,7 +166,8 @@ TEST_CASE("mxfp4: a group of released weights") {
 
 TEST_CASE("mxfp4: all codes, and the ends of the scale") {
   std::vector<std::uint8_t> packed(16);
-  for (std::size_t b = 0; b < 16; ++b) packed[b] = static_cast<std::uint8_t>((2 * b % 16) | ((2 * b + 1) % 16) << 4);
+  for (std::size_t b = 0; b < 16; ++b)
+    packed[b] = static_cast<std::uint8_t>((2 * b % 16) | ((2 * b + 1) % 16) << 4);
   const float values[16] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6, 0, -0.5F, -1, -1.5F, -2, -3, -4, -6};
   for (const std::uint8_t scale : {std::uint8_t{127}, std::uint8_t{128}, std::uint8_t{0},
                                    std::uint8_t{1}, std::uint8_t{254}}) {
@@ -210,7 +212,8 @@ TEST_CASE("mxfp4: against a naive decoder, every instruction set and batch, to t
           if (first.empty()) first = y;
           CHECK(bits(y) == bits(first));
         }
-        const float values[16] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6, 0, -0.5F, -1, -1.5F, -2, -3, -4, -6};
+        const float values[16] = {0, 0.5F,  1,  1.5F,  2,  3,  4,  6,
+                                  0, -0.5F, -1, -1.5F, -2, -3, -4, -6};
         for (std::size_t t = 0; t < n_tokens; ++t) {
           for (std::size_t r = 0; r < n_rows; ++r) {
             double sum = 0, size = 0;

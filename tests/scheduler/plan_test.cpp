@@ -62,7 +62,8 @@ TEST_CASE("plan: pinned tiles fill the budget and spread evenly over the depth")
   PlanInput input{.blocks = blocks, .n_tiles = 600};
   for (const std::uint32_t n_wanted : {1U, 60U, 150U, 299U, 599U}) {
     CAPTURE(n_wanted);
-    input.budget_bytes = plan_of({.blocks = blocks, .n_tiles = 600}).floor_bytes + std::uint64_t{n_wanted} * kTileBytes;
+    input.budget_bytes = plan_of({.blocks = blocks, .n_tiles = 600}).floor_bytes +
+                         std::uint64_t{n_wanted} * kTileBytes;
     const Plan plan = plan_of(input);
     CHECK(plan.total_bytes <= input.budget_bytes);
     CHECK(plan.n_pinned + 1 >= n_wanted);

@@ -19,8 +19,8 @@ using scheduler::Scheduler;
 
 constexpr std::uint32_t kWindow = 4096;
 
-std::vector<Block> blocks_of(std::uint32_t n_tiles, std::uint32_t n_experts, std::uint32_t n_rows = 0,
-                             std::uint32_t window_bytes = kWindow) {
+std::vector<Block> blocks_of(std::uint32_t n_tiles, std::uint32_t n_experts,
+                             std::uint32_t n_rows = 0, std::uint32_t window_bytes = kWindow) {
   std::vector<Block> blocks(n_tiles, {Kind::tile, window_bytes});
   blocks.insert(blocks.end(), n_experts, {Kind::expert, window_bytes});
   blocks.insert(blocks.end(), n_rows, {Kind::row, window_bytes});
@@ -48,7 +48,8 @@ using Ids = std::vector<std::uint32_t>;
 }  // namespace
 
 TEST_CASE("scheduler: tiles are read ahead in order, as far as there are slots") {
-  Scheduler s(blocks_of(5, 0), std::vector<bool>(5), {.request_bytes = kWindow, .n_slots = {3, 0, 0}});
+  Scheduler s(blocks_of(5, 0), std::vector<bool>(5),
+              {.request_bytes = kWindow, .n_slots = {3, 0, 0}});
   CHECK(drain(s).empty());  // nothing is expected yet
   s.expect_sweeps(5, 2);
   std::vector<Request> requests;
@@ -58,8 +59,11 @@ TEST_CASE("scheduler: tiles are read ahead in order, as far as there are slots")
   CHECK(drain(s) == Ids{3});
 }
 
-TEST_CASE("scheduler: a sweep without lm_head leaves the last tiles out, and nothing is read after the end") {
-  Scheduler s(blocks_of(4, 0), std::vector<bool>(4), {.request_bytes = kWindow, .n_slots = {2, 0, 0}});
+TEST_CASE(
+    "scheduler: a sweep without lm_head leaves the last tiles out, and nothing is read after the "
+    "end") {
+  Scheduler s(blocks_of(4, 0), std::vector<bool>(4),
+              {.request_bytes = kWindow, .n_slots = {2, 0, 0}});
   s.expect_sweeps(3, 1);
   s.expect_sweeps(4, 1);
   Ids order;
@@ -77,7 +81,8 @@ TEST_CASE("scheduler: a sweep without lm_head leaves the last tiles out, and not
 }
 
 TEST_CASE("scheduler: demanded experts go before tiles ahead, an awaited tile before both") {
-  Scheduler s(blocks_of(6, 4), std::vector<bool>(6), {.request_bytes = kWindow, .n_slots = {6, 4, 0}});
+  Scheduler s(blocks_of(6, 4), std::vector<bool>(6),
+              {.request_bytes = kWindow, .n_slots = {6, 4, 0}});
   s.expect_sweeps(6, 1);
   REQUIRE(s.next()->block.value == 0);
   const BlockId experts[] = {{8}, {7}};
@@ -87,7 +92,8 @@ TEST_CASE("scheduler: demanded experts go before tiles ahead, an awaited tile be
 }
 
 TEST_CASE("scheduler: a large block becomes requests of the given size, the last one shorter") {
-  Scheduler s(blocks_of(1, 1, 0, 10 * kWindow), {false}, {.request_bytes = 4 * kWindow, .n_slots = {2, 2, 0}});
+  Scheduler s(blocks_of(1, 1, 0, 10 * kWindow), {false},
+              {.request_bytes = 4 * kWindow, .n_slots = {2, 2, 0}});
   const BlockId expert{1};
   s.demand({&expert, 1});
   std::vector<Request> requests;
@@ -103,7 +109,8 @@ TEST_CASE("scheduler: a large block becomes requests of the given size, the last
 }
 
 TEST_CASE("scheduler: pinned tiles are read once, the others every sweep") {
-  Scheduler s(blocks_of(4, 0), {true, false, true, false}, {.request_bytes = kWindow, .n_slots = {2, 0, 0}});
+  Scheduler s(blocks_of(4, 0), {true, false, true, false},
+              {.request_bytes = kWindow, .n_slots = {2, 0, 0}});
   s.expect_sweeps(4, 3);
   std::map<std::uint32_t, int> n_reads;
   for (int sweep = 0; sweep < 3; ++sweep) {
@@ -144,8 +151,10 @@ TEST_CASE("scheduler: the least recently used expert makes room, never one that 
   CHECK(s.counts().n_hits[1] == 2);
 }
 
-TEST_CASE("scheduler: after stop_ahead no further tile is begun, and the next sweep has all slots") {
-  Scheduler s(blocks_of(8, 0, 0, 2 * kWindow), {false, true, false, false, false, false, false, false},
+TEST_CASE(
+    "scheduler: after stop_ahead no further tile is begun, and the next sweep has all slots") {
+  Scheduler s(blocks_of(8, 0, 0, 2 * kWindow),
+              {false, true, false, false, false, false, false, false},
               {.request_bytes = kWindow, .n_slots = {3, 0, 0}});
   s.expect_sweeps(8, 100);
   std::vector<Request> requests;
@@ -175,13 +184,15 @@ TEST_CASE("scheduler: invariants hold over random runs") {
     for (std::size_t t = 0; t < n_tiles; ++t) pinned[t] = random.below(3) == 0;
     const std::vector<Block> blocks = blocks_of(n_tiles, n_experts, 4, 3 * kWindow);
     const std::array<std::uint32_t, 3> n_slots = {2 + static_cast<std::uint32_t>(random.below(4)),
-                                                  2 + static_cast<std::uint32_t>(random.below(4)), 2};
-    Scheduler s(blocks, pinned, {.request_bytes = kWindow * (1 + static_cast<std::uint32_t>(random.below(4))),
-                                 .n_slots = n_slots});
+                                                  2 + static_cast<std::uint32_t>(random.below(4)),
+                                                  2};
+    Scheduler s(blocks, pinned,
+                {.request_bytes = kWindow * (1 + static_cast<std::uint32_t>(random.below(4))),
+                 .n_slots = n_slots});
     std::vector<Request> in_flight;
     std::map<std::uint32_t, std::uint32_t> slot_owner;  // the block last read into it
-    std::set<std::uint32_t> busy;  // slots being filled, wanted, used or pinned
-    std::map<std::uint32_t, std::uint64_t> asked;       // bytes by block, since its read began
+    std::set<std::uint32_t> busy;                  // slots being filled, wanted, used or pinned
+    std::map<std::uint32_t, std::uint64_t> asked;  // bytes by block, since its read began
     std::uint64_t n_asked = 0;
     const std::size_t depth = 1 + random.below(6);
 
@@ -247,7 +258,8 @@ TEST_CASE("scheduler: invariants hold over random runs") {
         for (const std::uint32_t p : picks) experts.push_back({p});
         demand(experts);
         while (!experts.empty()) {
-          const auto ready = std::find_if(experts.begin(), experts.end(), [&](BlockId b) { return s.ready(b); });
+          const auto ready =
+              std::find_if(experts.begin(), experts.end(), [&](BlockId b) { return s.ready(b); });
           if (ready == experts.end()) {
             step_io();
             continue;
@@ -261,7 +273,8 @@ TEST_CASE("scheduler: invariants hold over random runs") {
     const scheduler::Counts& counts = s.counts();
     CHECK(counts.n_bytes[0] + counts.n_bytes[1] + counts.n_bytes[2] == n_asked);
     CHECK(in_flight.empty());  // nothing is read that nobody will use
-    const auto n_pinned = static_cast<std::uint64_t>(std::count(pinned.begin(), pinned.end(), true));
+    const auto n_pinned =
+        static_cast<std::uint64_t>(std::count(pinned.begin(), pinned.end(), true));
     CHECK(counts.n_misses[0] == n_pinned + (n_tiles - n_pinned) * n_sweeps);
   }
 }

@@ -1,5 +1,6 @@
 // The subcommands of `sluice`.  Each adds itself to the command line and, when chosen, runs and
-// leaves its exit code in `exit_code`: 0 done, 1 failed (message printed), 2 wrong flags, 130 interrupted.
+// leaves its exit code in `exit_code`: 0 done, 1 failed (message printed), 2 wrong flags, 130
+// interrupted.
 #pragma once
 
 #include <CLI/CLI.hpp>

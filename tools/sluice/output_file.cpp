@@ -32,8 +32,8 @@ io::Result<OutputFile> OutputFile::create(const std::filesystem::path& path) {
   output.path_ = path;
   // Beside the target, so that a rename publishes it; a device or a pipe is written in place.
   std::error_code ignored;
-  const bool special = std::filesystem::exists(path, ignored) &&
-                       !std::filesystem::is_regular_file(path, ignored);
+  const bool special =
+      std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored);
   output.partial_ = special ? path.string() : path.string() + fmt::format(".partial-{}", getpid());
   output.file_ = std::fopen(output.partial_.c_str(), "wbe");
   if (output.file_ == nullptr) return io::system_error(errno, "create " + path.string());

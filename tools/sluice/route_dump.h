@@ -1,5 +1,5 @@
-// The experts that every position chose, as JSON lines: {"tok": n, "layers": [[ids, ascending], ...]},
-// one inner list for each routed layer.
+// The experts that every position chose, as JSON lines: {"tok": n, "layers": [[ids, ascending],
+// ...]}, one inner list for each routed layer.
 #pragma once
 
 #include <map>

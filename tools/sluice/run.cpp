@@ -90,8 +90,9 @@ io::Result<std::vector<std::uint32_t>> prompt_ids(const RunOptions& options,
   if (!text) return std::move(text.error());
   engine::Encoded encoded = tokenizer->encode(*text, engine::Tokenizer::Mode::plain);
   if (encoded.n_replaced > 0) {
-    say(fmt::format("the prompt is not UTF-8 in {} places, the first at byte {}: replaced by U+FFFD",
-                    encoded.n_replaced, encoded.first_replaced_offset));
+    say(fmt::format(
+        "the prompt is not UTF-8 in {} places, the first at byte {}: replaced by U+FFFD",
+        encoded.n_replaced, encoded.first_replaced_offset));
   }
   if (encoded.ids.empty()) return io::Error{io::Errc::invalid, 0, "the prompt is empty"};
   return std::move(encoded.ids);
@@ -101,7 +102,8 @@ io::Result<std::vector<std::uint32_t>> prompt_ids(const RunOptions& options,
 io::Result<std::unique_ptr<engine::Tokenizer>> load_tokenizer(const RunOptions& options,
                                                               const engine::Config& config) {
   const bool needed = options.ids.empty() || options.print == "text";
-  io::Result<engine::Tokenizer> tokenizer = engine::Tokenizer::load(options.model, config.vocab_size);
+  io::Result<engine::Tokenizer> tokenizer =
+      engine::Tokenizer::load(options.model, config.vocab_size);
   if (tokenizer) return std::make_unique<engine::Tokenizer>(std::move(*tokenizer));
   if (needed) {
     return std::move(tokenizer.error())
@@ -169,8 +171,10 @@ io::Status run(RunOptions options) {
   if (!tokenizer) return std::move(tokenizer.error());
   const io::Result<std::vector<std::uint32_t>> prompt = prompt_ids(options, tokenizer->get());
   if (!prompt) return prompt.error();
-  const std::uint64_t wanted = options.context > 0 ? options.context : prompt->size() + options.n_generate;
-  const auto context = static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, config.max_positions));
+  const std::uint64_t wanted =
+      options.context > 0 ? options.context : prompt->size() + options.n_generate;
+  const auto context =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, config.max_positions));
 
   io::Result<engine::SessionOptions> session_flags = session_options(options, context, interrupted);
   if (!session_flags) return std::move(session_flags.error());

@@ -27,49 +27,67 @@ std::string check_ram(std::string& text) {
 void add_prompt_flags(CLI::App& command, RunOptions& o) {
   auto* prompt = command.add_option_group("prompt", "What to continue");
   prompt->add_option("--prompt", o.prompt, "text; never read as control tokens");
-  prompt->add_option("--prompt-file", o.prompt_file, "file with the text")->check(CLI::ExistingFile);
+  prompt->add_option("--prompt-file", o.prompt_file, "file with the text")
+      ->check(CLI::ExistingFile);
   prompt->add_option("--ids", o.ids, "token ids, separated by commas")->delimiter(',');
   prompt->require_option(1);
   command.add_option("--gen", o.n_generate, "tokens to generate at most")
-      ->capture_default_str()->check(CLI::Range(0U, kMaxCount));
+      ->capture_default_str()
+      ->check(CLI::Range(0U, kMaxCount));
   command.add_option("--print", o.print, "text as it is made, or ids on one line")
-      ->capture_default_str()->check(CLI::IsMember({"text", "ids"}));
+      ->capture_default_str()
+      ->check(CLI::IsMember({"text", "ids"}));
   command.add_flag("--ignore-stop", o.ignore_stop, "go on after an end-of-message token");
-  command.add_option("--context", o.context,
-                     "positions there is room for [default: prompt and --gen together]")
+  command
+      .add_option("--context", o.context,
+                  "positions there is room for [default: prompt and --gen together]")
       ->check(CLI::Range(1U, kMaxCount));
 }
 
 void add_io_flags(CLI::App& command, RunOptions& o) {
-  command.add_option("--ram", o.ram,
-                     "memory of the whole process: a size such as 8GB, floor (nothing pinned), or auto (from what "
-                     "is available here)")
-      ->capture_default_str()->transform(CLI::Validator(check_ram, "SIZE|floor|auto"));
-  command.add_option("--ring", o.ring_bytes,
-                     "memory for trunk tiles passing through [default: enough for the queue depth]")
+  command
+      .add_option("--ram", o.ram,
+                  "memory of the whole process: a size such as 8GB, floor (nothing pinned), or "
+                  "auto (from what "
+                  "is available here)")
+      ->capture_default_str()
+      ->transform(CLI::Validator(check_ram, "SIZE|floor|auto"));
+  command
+      .add_option("--ring", o.ring_bytes,
+                  "memory for trunk tiles passing through [default: enough for the queue depth]")
       ->transform(kSize);
-  command.add_option("--io", o.io, "how blocks are read; auto is uring, or pread where that is denied")
-      ->capture_default_str()->check(CLI::IsMember({"auto", "uring", "pread", "mmap"}));
-  auto* direct = command.add_flag("--direct", o.direct, "direct reads or none (default: where possible)");
+  command
+      .add_option("--io", o.io, "how blocks are read; auto is uring, or pread where that is denied")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "uring", "pread", "mmap"}));
+  auto* direct =
+      command.add_flag("--direct", o.direct, "direct reads or none (default: where possible)");
   command.add_flag("--buffered", o.buffered, "read through the page cache")->excludes(direct);
   command.add_option("--queue-depth", o.depth, "requests in flight")
-      ->capture_default_str()->check(CLI::Range(1, 1024));
-  command.add_option("--request-size", o.request_bytes,
-                     "bytes of one request, a multiple of 4KiB [default: 1MiB]")
-      ->transform(kSize)->check(CLI::Validator(
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
+  command
+      .add_option("--request-size", o.request_bytes,
+                  "bytes of one request, a multiple of 4KiB [default: 1MiB]")
+      ->transform(kSize)
+      ->check(CLI::Validator(
           [](std::string& text) {
             const std::uint64_t n = std::stoull(text);
             const bool good = n >= 4096 && n <= (1 << 30) && n % 4096 == 0;
-            return good ? std::string() : "must be a multiple of 4KiB from 4KiB to 1GiB, not " + text;
+            return good ? std::string()
+                        : "must be a multiple of 4KiB from 4KiB to 1GiB, not " + text;
           },
           ""));
-  command.add_option("--threads", o.n_threads, "compute threads [default: CPUs this process may use]")
+  command
+      .add_option("--threads", o.n_threads, "compute threads [default: CPUs this process may use]")
       ->check(CLI::Range(1, 4096));
   command.add_option("--isa", o.isa, "instruction set of the kernels [default: the fastest here]")
       ->check(CLI::IsMember({"scalar", "avx2"}));
-  command.add_option("--prefill-chunk", o.prefill_chunk,
-                     "prompt tokens that share one pass over the weights")
-      ->capture_default_str()->check(CLI::Range(1, 65536));
+  command
+      .add_option("--prefill-chunk", o.prefill_chunk,
+                  "prompt tokens that share one pass over the weights")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 65536));
 }
 
 }  // namespace
@@ -77,8 +95,9 @@ void add_io_flags(CLI::App& command, RunOptions& o) {
 void add_run_flags(CLI::App& command, RunOptions& o) {
   command.add_option("MODEL", o.model, "checkpoint folder")->required();
   command.add_flag("--allow-holes", o.allow_holes, "take the holes of sparse shards as zeros");
-  command.add_option("--latent-norm-eps", o.latent_norm_eps,
-                     "epsilon of the MLA latent norms [default: the checkpoint's, else 1e-6]")
+  command
+      .add_option("--latent-norm-eps", o.latent_norm_eps,
+                  "epsilon of the MLA latent norms [default: the checkpoint's, else 1e-6]")
       ->check(CLI::PositiveNumber);
   add_prompt_flags(command, o);
   add_io_flags(command, o);

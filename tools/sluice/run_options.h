@@ -2,7 +2,6 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -42,8 +41,7 @@ void add_run_flags(CLI::App& command, RunOptions& options);
 
 // Flags that the session takes, for a context of this many positions.
 // Errors: unsupported (an instruction set); invalid; those of reading the machine's memory.
-io::Result<engine::SessionOptions> session_options(const RunOptions& options,
-                                                   std::uint32_t context,
+io::Result<engine::SessionOptions> session_options(const RunOptions& options, std::uint32_t context,
                                                    const std::atomic<bool>& interrupted);
 
 }  // namespace sluice

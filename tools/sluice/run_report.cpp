@@ -42,9 +42,12 @@ std::string size_text(std::uint64_t n_bytes) {
 
 const char* stop_text(engine::StopReason stop) {
   switch (stop) {
-    case engine::StopReason::end_of_text: return "end of text";
-    case engine::StopReason::context: return "context full";
-    case engine::StopReason::length: return "length";
+    case engine::StopReason::end_of_text:
+      return "end of text";
+    case engine::StopReason::context:
+      return "context full";
+    case engine::StopReason::length:
+      return "length";
   }
   return "";
 }
@@ -91,12 +94,9 @@ ordered_json configuration(const RunReport& report) {
 
 ordered_json host() {
   const engine::HostInfo info = engine::describe_host();
-  return {{"kernel", info.kernel},
-          {"cpu", info.cpu},
-          {"cpus", info.n_cpus},
-          {"usable_cpus", info.n_usable_cpus},
-          {"ram_bytes", info.ram_bytes},
-          {"memory_bound", info.memory_bound}};
+  return {{"kernel", info.kernel},       {"cpu", info.cpu},
+          {"cpus", info.n_cpus},         {"usable_cpus", info.n_usable_cpus},
+          {"ram_bytes", info.ram_bytes}, {"memory_bound", info.memory_bound}};
 }
 
 ordered_json memory(const RunReport& report) {
@@ -171,16 +171,18 @@ ordered_json to_json(const RunReport& report) {
           {"error", report.error.empty() ? ordered_json(nullptr) : ordered_json(report.error)},
           {"tokens", token_list(generated)},
           {"bytes", byte_counts(counts)},
-          {"requests", {{"submitted", counts.reader.n_requests},
-                        {"continued", counts.reader.n_continued},
-                        {"retried", counts.reader.n_retried}}},
-          {"seconds", {{"open", report.open_seconds},
-                       {"prefill", generated.prefill_seconds},
-                       {"run", generated.seconds},
-                       {"to_first_token", generated.tokens.empty() ? 0 : generated.tokens[0].seconds},
-                       {"per_token", decode_seconds_per_token(generated)},
-                       {"stalled", total(counts).stall_seconds},
-                       {"device_busy", 1e-9 * static_cast<double>(counts.busy_ns)}}},
+          {"requests",
+           {{"submitted", counts.reader.n_requests},
+            {"continued", counts.reader.n_continued},
+            {"retried", counts.reader.n_retried}}},
+          {"seconds",
+           {{"open", report.open_seconds},
+            {"prefill", generated.prefill_seconds},
+            {"run", generated.seconds},
+            {"to_first_token", generated.tokens.empty() ? 0 : generated.tokens[0].seconds},
+            {"per_token", decode_seconds_per_token(generated)},
+            {"stalled", total(counts).stall_seconds},
+            {"device_busy", 1e-9 * static_cast<double>(counts.busy_ns)}}},
           {"device_bytes_per_second", device_rate(counts)}};
 }
 
@@ -207,17 +209,18 @@ std::string summary(const RunReport& report) {
   for (std::size_t k = 0; k < scheduler::kKinds; ++k) {
     const LoaderCounts::PerKind& kind = counts.by_kind[k];
     line(fmt::format("  {}", kKindNames[k]).c_str(),
-         fmt::format("{} in {} blocks, {} found resident; waited {:.3f} s", size_text(kind.asked_bytes),
-                     kind.n_reads, kind.n_hits, 1e-9 * static_cast<double>(kind.stall_ns)));
+         fmt::format("{} in {} blocks, {} found resident; waited {:.3f} s",
+                     size_text(kind.asked_bytes), kind.n_reads, kind.n_hits,
+                     1e-9 * static_cast<double>(kind.stall_ns)));
   }
-  line("device", fmt::format("{:.2f} GB/s while busy, busy {:.0f} % of the time; {}",
-                             device_rate(counts) / 1e9,
-                             100e-9 * static_cast<double>(counts.busy_ns) /
-                                 std::max(generated.seconds, 1e-9),
-                             report.session.loader().path()));
-  line("waited", fmt::format("{:.3f} s of {:.3f} s for reads ({:.0f} %)", sum.stall_seconds,
-                             generated.seconds,
-                             100 * sum.stall_seconds / std::max(generated.seconds, 1e-9)));
+  line("device",
+       fmt::format("{:.2f} GB/s while busy, busy {:.0f} % of the time; {}",
+                   device_rate(counts) / 1e9,
+                   100e-9 * static_cast<double>(counts.busy_ns) / std::max(generated.seconds, 1e-9),
+                   report.session.loader().path()));
+  line("waited",
+       fmt::format("{:.3f} s of {:.3f} s for reads ({:.0f} %)", sum.stall_seconds,
+                   generated.seconds, 100 * sum.stall_seconds / std::max(generated.seconds, 1e-9)));
   line("memory", fmt::format("{} peak RSS, {} planned ({} floor); {} of {} tiles pinned",
                              size_text(engine::peak_rss_bytes()), size_text(plan.total_bytes),
                              size_text(plan.floor_bytes), plan.n_pinned, plan.pinned.size()));

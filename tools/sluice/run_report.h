@@ -1,9 +1,8 @@
 // What a run reports: a summary for people, JSON for programs, from the same figures.
 #pragma once
 
-#include <nlohmann/json.hpp>
-
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

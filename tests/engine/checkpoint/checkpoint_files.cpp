@@ -8,6 +8,7 @@
 #include <iterator>
 #include <system_error>
 
+#include "engine/checkpoint/small_tensor.h"
 #include "engine/synth/shard_layout.h"
 #include "engine/synth/synth.h"
 
@@ -90,6 +91,16 @@ io::Error open_error(const MadeUp& model, const OpenOptions& options) {
   io::Result<Checkpoint> checkpoint = model.open(options);
   if (checkpoint) return {};
   return std::move(checkpoint.error());
+}
+
+io::Result<io::FileSet> open_files(const Catalogue& catalogue) {
+  return io::FileSet::open(catalogue.files, catalogue.file_bytes, io::Access::prefer_direct);
+}
+
+io::Result<std::vector<float>> read_small(const Catalogue& catalogue, std::string_view name) {
+  io::Result<io::FileSet> files = open_files(catalogue);
+  if (!files) return std::move(files.error());
+  return engine::read_small(catalogue, *files, name);
 }
 
 io::Result<ShardHeader> read_header(std::string_view bytes) {

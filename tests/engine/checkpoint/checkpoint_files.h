@@ -13,6 +13,7 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/safetensors.h"
 #include "io/error.h"
+#include "io/file_set.h"
 
 namespace engine::testing {
 
@@ -67,6 +68,10 @@ class MadeUp {
 
 // The error of opening, or an empty one if it opened.
 io::Error open_error(const MadeUp& model, const OpenOptions& options = {});
+
+// The catalogue's files as a run opens them, and one of its small tensors read through them.
+io::Result<io::FileSet> open_files(const Catalogue& catalogue);
+io::Result<std::vector<float>> read_small(const Catalogue& catalogue, std::string_view name);
 
 // The header of a file with these bytes, or the error.
 io::Result<ShardHeader> read_header(std::string_view bytes);

@@ -111,7 +111,7 @@ TEST_CASE("checkpoint: the index decides between copies of a tensor, leftovers a
   write_file(model.file("blob.incomplete"), read_file(model.shard(7)));
   io::Result<Checkpoint> checkpoint = model.open();
   REQUIRE(checkpoint);
-  io::Result<std::vector<float>> norm = read_small(checkpoint->catalogue, name);
+  io::Result<std::vector<float>> norm = testing::read_small(checkpoint->catalogue, name);
   REQUIRE(norm);
   CHECK((*norm)[0] > 0.7F);
   CHECK(has_note(*checkpoint, "1 tensors lie in shards other than the index says"));

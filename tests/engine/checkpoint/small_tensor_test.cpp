@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/small_tensor.h"
 #include "tests/engine/checkpoint/checkpoint_files.h"
 
 namespace engine {
@@ -35,13 +35,13 @@ TEST_CASE("small tensor: bf16 and f32 are widened exactly") {
   REQUIRE(checkpoint);
   const std::string layer = "language_model.model.layers.0.";
   io::Result<std::vector<float>> norm =
-      read_small(checkpoint->catalogue, layer + "input_layernorm.weight");
+      testing::read_small(checkpoint->catalogue, layer + "input_layernorm.weight");
   REQUIRE(norm);
   CHECK(norm->size() == 96);
   CHECK((*norm)[0] == 1.140625F);
   CHECK((*norm)[1] == 1.21875F);
   io::Result<std::vector<float>> a_log =
-      read_small(checkpoint->catalogue, layer + "self_attn.A_log");
+      testing::read_small(checkpoint->catalogue, layer + "self_attn.A_log");
   REQUIRE(a_log);
   REQUIRE(a_log->size() == 4);
   CHECK((*a_log)[0] == doctest::Approx(0.559907794));
@@ -56,7 +56,7 @@ TEST_CASE("small tensor: the last bytes of a file are ordinary bytes") {
       CAPTURE(n_file);
       CAPTURE(n_tensor);
       const Catalogue catalogue = one_tensor(folder, n_file, n_tensor);
-      io::Result<std::vector<float>> values = read_small(catalogue, "t");
+      io::Result<std::vector<float>> values = testing::read_small(catalogue, "t");
       REQUIRE(values);
       std::vector<float> want(n_tensor / 4);
       std::iota(want.begin(), want.end(), 0.0F);
@@ -69,24 +69,28 @@ TEST_CASE("small tensor: the last bytes of a file are ordinary bytes") {
 TEST_CASE("small tensor: a file that shrank is an error with both numbers") {
   const testing::TemporaryFolder folder;
   const Catalogue catalogue = one_tensor(folder, 10000, 400);
+  io::Result<io::FileSet> files = testing::open_files(catalogue);
+  REQUIRE(files);
   std::filesystem::resize_file(catalogue.files[0], 9700);
-  io::Result<std::vector<float>> values = read_small(catalogue, "t");
+  io::Result<std::vector<float>> values = read_small(catalogue, *files, "t");
   REQUIRE(!values);
   CHECK(contains(values.error().message, "x.safetensors"));
-  CHECK(contains(values.error().message, "want 400 bytes, the file ends after 100"));
+  CHECK(contains(values.error().message, "want 400 bytes, got 100"));
 }
 
 TEST_CASE("small tensor: a value that is not finite is named with its position") {
   const testing::TemporaryFolder folder;
   Catalogue catalogue = one_tensor(folder, 16, 16);
   testing::write_file(catalogue.files[0], std::string("\0\0\0\0\0\0\xC0\x7F\0\0\0\0\0\0\0\0", 16));
-  io::Result<std::vector<float>> values = read_small(catalogue, "t");
+  io::Result<std::vector<float>> values = testing::read_small(catalogue, "t");
   REQUIRE(!values);
   CHECK(values.error().code == io::Errc::invalid);
-  CHECK(contains(values.error().message, "value 1 of 4 is nan"));
+  CHECK(contains(values.error().message, "value 1 is nan"));
 }
 
-TEST_CASE("small tensor: an unknown name is an error") { CHECK(!read_small(Catalogue{}, "t")); }
+TEST_CASE("small tensor: an unknown name is an error") {
+  CHECK(!testing::read_small(Catalogue{}, "t"));
+}
 
 }  // namespace
 }  // namespace engine

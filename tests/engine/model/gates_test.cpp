@@ -18,9 +18,10 @@ void teacher_forcing(const Fixture& fixture) {
 }
 
 void greedy_incremental(const Fixture& fixture) {
-  const auto run = run_well(
-      tests::model_folder(fixture.model),
-      {.prompt = fixture.prompt(), .n_generate = static_cast<std::uint32_t>(fixture.continuation().size())});
+  const auto run =
+      run_well(tests::model_folder(fixture.model),
+               {.prompt = fixture.prompt(),
+                .n_generate = static_cast<std::uint32_t>(fixture.continuation().size())});
   CHECK(run.generated == fixture.continuation());
   CHECK(relative_difference(run.logits, fixture.logits) <= kGateTolerance);
 }
@@ -30,7 +31,9 @@ void greedy_full_recompute(const Fixture& fixture) {
   for (std::size_t n = fixture.n_prompt; n < fixture.ids.size(); ++n) {
     const auto run = run_well(tests::model_folder(fixture.model),
                               {.prompt = ids, .n_generate = 1, .all_logits = false});
-    CHECK(relative_difference(run.logits, std::span(fixture.logits).subspan((n - 1) * fixture.vocab, fixture.vocab)) <=
+    CHECK(relative_difference(
+              run.logits,
+              std::span(fixture.logits).subspan((n - 1) * fixture.vocab, fixture.vocab)) <=
           kGateTolerance);
     ids.push_back(run.generated.at(0));
   }

@@ -111,17 +111,17 @@ inline io::Result<Run> run_model(const std::filesystem::path& model, RunRequest 
 
   Run run;
   engine::Generated generated;
-  const io::Status done = (*session)->generate(
-      {.prompt = request.prompt,
-       .n_generate = request.n_generate,
-       .stop_ids = request.stop_ids,
-       .observer = request.observer,
-       .on_logits =
-           [&](std::uint32_t, std::span<const float> rows) {
-             run.logits.insert(run.logits.end(), rows.begin(), rows.end());
-             return io::Status();
-           }},
-      generated);
+  const io::Status done =
+      (*session)->generate({.prompt = request.prompt,
+                            .n_generate = request.n_generate,
+                            .stop_ids = request.stop_ids,
+                            .observer = request.observer,
+                            .on_logits =
+                                [&](std::uint32_t, std::span<const float> rows) {
+                                  run.logits.insert(run.logits.end(), rows.begin(), rows.end());
+                                  return io::Status();
+                                }},
+                           generated);
   if (!done) return done.error();
   for (const engine::TokenTiming& token : generated.tokens) run.generated.push_back(token.token_id);
   run.counts = (*session)->loader().counts();

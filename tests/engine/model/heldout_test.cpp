@@ -20,8 +20,10 @@ double bits_of(std::span<const float> logits, std::uint32_t token_id) {
 
 TEST_CASE("held-out text: bits per byte of the nano model are those of the reference") {
   const std::filesystem::path folder = tests::model_folder("nano");
-  const auto want = nlohmann::json::parse(
-      std::ifstream(tests::source_folder() / "tests" / "fixtures" / "heldout.json")).at("bits_per_byte").get<double>();
+  const auto want = nlohmann::json::parse(std::ifstream(tests::source_folder() / "tests" /
+                                                        "fixtures" / "heldout.json"))
+                        .at("bits_per_byte")
+                        .get<double>();
   std::ifstream file(tests::source_folder() / "tests" / "data" / "heldout.txt", std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
 

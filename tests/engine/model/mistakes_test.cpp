@@ -37,6 +37,7 @@ TEST_CASE("mistakes: each one that can be seen is outside the tolerance of the g
     }
     CHECK(seen);
   }
-  MESSAGE(n_seen_here << " of " << table.at("entries").size() << " show on the tiny model's last position");
+  MESSAGE(n_seen_here << " of " << table.at("entries").size()
+                      << " show on the tiny model's last position");
   CHECK(n_seen_here >= 50);
 }

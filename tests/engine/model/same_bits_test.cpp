@@ -53,7 +53,8 @@ TEST_CASE("same bits: every instruction set, one thread and two") {
 }
 
 TEST_CASE("same bits: every path, depth and request size") {
-  for (const engine::IoPath path : {engine::IoPath::automatic, engine::IoPath::pread, engine::IoPath::mmap}) {
+  for (const engine::IoPath path :
+       {engine::IoPath::automatic, engine::IoPath::pread, engine::IoPath::mmap}) {
     for (const std::uint32_t depth : {1U, 8U, 64U}) {
       for (const std::uint32_t request_kib : {4U, 64U, 4096U}) {
         CAPTURE(depth);
@@ -80,7 +81,8 @@ TEST_CASE("same bits: every prefill chunk") {
 }
 
 TEST_CASE("same bits: from the floor to everything in memory") {
-  io::Result<engine::Checkpoint> checkpoint = engine::open_checkpoint(tests::made_up_model("deep25"));
+  io::Result<engine::Checkpoint> checkpoint =
+      engine::open_checkpoint(tests::made_up_model("deep25"));
   REQUIRE(checkpoint);
   RunRequest request = base_request();
   engine::SessionOptions options = request.session;
@@ -91,7 +93,8 @@ TEST_CASE("same bits: from the floor to everything in memory") {
   const std::uint64_t floor_bytes = (*session)->plan().floor_bytes;
   session = io::Error{};
 
-  for (const std::uint64_t budget : {floor_bytes + (1U << 20), floor_bytes + (3U << 20), 2 * floor_bytes, 64 * floor_bytes}) {
+  for (const std::uint64_t budget :
+       {floor_bytes + (1U << 20), floor_bytes + (3U << 20), 2 * floor_bytes, 64 * floor_bytes}) {
     CAPTURE(budget);
     request.session.budget_bytes = budget;
     check_same(request);

@@ -27,7 +27,8 @@ struct Recorder : engine::Observer {
                 std::span<const float> weights) override {
     routes[{layer_idx, position}] = {{ids.begin(), ids.end()}, {weights.begin(), weights.end()}};
   }
-  void on_layer(std::uint32_t layer_idx, std::uint32_t position, std::span<const float> hidden) override {
+  void on_layer(std::uint32_t layer_idx, std::uint32_t position,
+                std::span<const float> hidden) override {
     layers[{layer_idx, position}] = {hidden.begin(), hidden.end()};
   }
   using Place = std::pair<std::uint32_t, std::uint32_t>;
@@ -39,7 +40,8 @@ struct Recorder : engine::Observer {
 
 TEST_CASE("tiny: layer outputs, routes, logits and greedy continuation") {
   Recorder seen;
-  const auto run = tests::run_well(tests::made_up_model("tiny"), {.prompt = {3, 4, 5, 6, 7}, .n_generate = 9, .observer = &seen});
+  const auto run = tests::run_well(tests::made_up_model("tiny"),
+                                   {.prompt = {3, 4, 5, 6, 7}, .n_generate = 9, .observer = &seen});
   CHECK(run.generated == tests::Ids{41, 55, 3, 27, 53, 56, 47, 46, 43});
   CHECK(run.generated == tiny().at("greedy").get<tests::Ids>());
   for (std::uint32_t t = 0; t < 5; ++t) {

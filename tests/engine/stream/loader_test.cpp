@@ -13,17 +13,19 @@ tests::RunRequest over(const tests::Faults& faults) {
   request.session.n_threads = 2;
   request.session.loader.depth = 8;
   request.session.loader.request_bytes = 4096;
-  request.session.loader.make_backend = [faults](const io::FileSet& files, const io::BackendOptions&,
-                                                 std::vector<std::string>&) {
-    return io::Result<std::unique_ptr<io::Backend>>(std::make_unique<tests::FaultyBackend>(files, faults));
-  };
+  request.session.loader.make_backend =
+      [faults](const io::FileSet& files, const io::BackendOptions&, std::vector<std::string>&) {
+        return io::Result<std::unique_ptr<io::Backend>>(
+            std::make_unique<tests::FaultyBackend>(files, faults));
+      };
   return request;
 }
 
 }  // namespace
 
 TEST_CASE("loader: shuffled, short and interrupted reads do not reach the logits") {
-  const auto want = tests::run_well(tests::made_up_model("tiny"), {.prompt = {3, 4, 5, 6, 7}, .n_generate = 4});
+  const auto want =
+      tests::run_well(tests::made_up_model("tiny"), {.prompt = {3, 4, 5, 6, 7}, .n_generate = 4});
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     CAPTURE(seed);
     const auto got = tests::run_well(
@@ -37,7 +39,8 @@ TEST_CASE("loader: shuffled, short and interrupted reads do not reach the logits
 TEST_CASE("loader: a read that fails ends the run with file, offset and cause") {
   for (const std::uint64_t fail_at : {1U, 2U, 30U, 100U}) {
     CAPTURE(fail_at);
-    const auto run = tests::run_model(tests::made_up_model("tiny"), over({.seed = 7, .fail_at = fail_at}));
+    const auto run =
+        tests::run_model(tests::made_up_model("tiny"), over({.seed = 7, .fail_at = fail_at}));
     REQUIRE_FALSE(run);
     CHECK(run.error().sys == EIO);
     CHECK(run.error().message.find(".safetensors at offset") != std::string::npos);

@@ -62,13 +62,15 @@ TEST_CASE("weight formula: the published bf16 values") {
     std::vector<std::uint64_t> shape;
     float first[3];
   };
-  for (const Case& c : {
-           Case{"embed_tokens.weight", {64, 96}, {0.46484375F, 0.625F, -0.9453125F}},
-           Case{"layers.0.self_attn.q_proj.weight", {32, 96},
-                {0.1806640625F, -0.1298828125F, -0.1630859375F}},
-           Case{"layers.0.input_layernorm.weight", {96}, {1.140625F, 1.21875F, 1.0546875F}},
-           Case{"output_attn_res_proj.weight", {1, 96},
-                {0.212890625F, -0.06396484375F, -0.11083984375F}}}) {
+  for (const Case& c :
+       {Case{"embed_tokens.weight", {64, 96}, {0.46484375F, 0.625F, -0.9453125F}},
+        Case{"layers.0.self_attn.q_proj.weight",
+             {32, 96},
+             {0.1806640625F, -0.1298828125F, -0.1630859375F}},
+        Case{"layers.0.input_layernorm.weight", {96}, {1.140625F, 1.21875F, 1.0546875F}},
+        Case{"output_attn_res_proj.weight",
+             {1, 96},
+             {0.212890625F, -0.06396484375F, -0.11083984375F}}}) {
     CAPTURE(c.name);
     const auto bytes = made_up({kModel + c.name, Dtype::bf16, c.shape}, page());
     for (std::size_t i = 0; i < 3; ++i) CHECK(bf16_at(bytes, i) == c.first[i]);
@@ -81,19 +83,21 @@ TEST_CASE("weight formula: the published f32 values") {
     std::vector<std::uint64_t> shape;
     double first[3];
   };
-  for (const Case& c : {
-           Case{"layers.0.self_attn.k_conv1d.weight", {32, 1, 4},
-                {0.340978146, 0.325272560, 0.185152829}},
-           Case{"layers.0.self_attn.A_log", {4}, {0.559907794, 0.542974949, 0}},
-           Case{"layers.0.self_attn.dt_bias", {32}, {-1.124759436, -1.805470467, 0.374642372}},
-           Case{"layers.0.self_attn.o_norm.weight", {16},
-                {1.218518615, 1.198478102, 0.958110571}},
-           Case{"layers.1.block_sparse_moe.gate.e_score_correction_bias", {8},
-                {-0.065754920, -0.181295156, 0.186627597}}}) {
+  for (const Case& c :
+       {Case{"layers.0.self_attn.k_conv1d.weight",
+             {32, 1, 4},
+             {0.340978146, 0.325272560, 0.185152829}},
+        Case{"layers.0.self_attn.A_log", {4}, {0.559907794, 0.542974949, 0}},
+        Case{"layers.0.self_attn.dt_bias", {32}, {-1.124759436, -1.805470467, 0.374642372}},
+        Case{"layers.0.self_attn.o_norm.weight", {16}, {1.218518615, 1.198478102, 0.958110571}},
+        Case{"layers.1.block_sparse_moe.gate.e_score_correction_bias",
+             {8},
+             {-0.065754920, -0.181295156, 0.186627597}}}) {
     CAPTURE(c.name);
     const auto bytes = made_up({kModel + c.name, Dtype::f32, c.shape}, page());
     for (std::size_t i = 0; i < 3; ++i) {
-      CHECK(std::abs(static_cast<double>(f32_at(bytes, i)) - c.first[i]) < 2e-9 + 1e-7 * std::abs(c.first[i]));
+      CHECK(std::abs(static_cast<double>(f32_at(bytes, i)) - c.first[i]) <
+            2e-9 + 1e-7 * std::abs(c.first[i]));
     }
   }
 }
@@ -123,7 +127,8 @@ TEST_CASE("weight formula: a seed changes every stream, fan-in the size") {
   CHECK(!same_seed);
   const auto bytes = made_up(tensor, fan_in(1));
   float largest = 0;
-  for (std::size_t i = 0; i < 32 * 48; ++i) largest = std::max(largest, std::abs(bf16_at(bytes, i)));
+  for (std::size_t i = 0; i < 32 * 48; ++i)
+    largest = std::max(largest, std::abs(bf16_at(bytes, i)));
   CHECK(largest <= 0.25F);  // sqrt(3 / 48)
   CHECK(largest > 0.245F);
 }
