@@ -212,16 +212,14 @@ io::Result<Loader::Held> Loader::take_any(std::span<const io::BlockId> blocks) {
     if (kind == scheduler::Kind::tile) scheduler_.await(blocks[0]);
     nudge();
     const Clock::time_point start = Clock::now();
-    while (found == blocks.end() && !failure_) {
-      if (options_.interrupted != nullptr && *options_.interrupted) {
-        return io::Error{io::Errc::interrupted, 0, "interrupted"};
-      }
+    while (found == blocks.end() && !failure_ && !interrupted()) {
       arrived_.wait_for(lock, kInterruptCheck);
       found = first_ready();
     }
     counts.stall_ns += ns_since(start);
   }
   if (failure_) return *failure_;
+  if (interrupted()) return io::Error{io::Errc::interrupted, 0, "interrupted"};
 
   const io::BlockId block = *found;
   const io::Window& window = windows_[block.value];

@@ -38,7 +38,7 @@ struct LoaderOptions {
   IoPath path = IoPath::automatic;  // automatic: io_uring, else pread with a note
   std::uint32_t depth = 16;         // requests in flight
   std::uint32_t request_bytes = 1 << 20;
-  const std::atomic<bool>* interrupted = nullptr;  // ends a wait within 50 ms
+  const std::atomic<bool>* interrupted = nullptr;  // ends a take, a waiting one within 50 ms
   MakeBackend make_backend{};                      // instead of `path`, for tests
 };
 
@@ -124,6 +124,9 @@ class Loader {
   void start_requests();
   void finish(const io::Done& done);
   void give_back(io::BlockId block);
+  [[nodiscard]] bool interrupted() const {
+    return options_.interrupted != nullptr && *options_.interrupted;
+  }
   void nudge();  // wakes the I/O thread if it had nothing to start; call under the lock
 
   const io::FileSet& files_;

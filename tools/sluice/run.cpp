@@ -112,10 +112,21 @@ io::Result<std::unique_ptr<engine::Tokenizer>> load_tokenizer(const RunOptions& 
   return std::unique_ptr<engine::Tokenizer>();
 }
 
-void show_prefill(std::size_t n_done, std::size_t n_prompt) {
-  if (isatty(STDERR_FILENO) == 0) return;
-  std::fprintf(stderr, "\rprefill %zu of %zu tokens", n_done, n_prompt);
-  if (n_done == n_prompt) std::fprintf(stderr, "\r\033[K");
+// A line on stderr that overwrites itself, if that is a terminal.
+void show_progress(const std::string& text) {
+  if (isatty(STDERR_FILENO) != 0) std::fprintf(stderr, "\r\033[K%s", text.c_str());
+}
+
+// While the text itself is not to be seen.
+void show_decode(std::size_t n_done, std::size_t n_generate) {
+  if (isatty(STDOUT_FILENO) == 0) {
+    show_progress(fmt::format("{} of at most {} tokens", n_done, n_generate));
+  }
+}
+
+// Text ends where the model ended; a line of ids, and a terminal's line, are closed.
+std::string_view last_newline(const RunOptions& options) {
+  return options.print == "ids" || isatty(STDOUT_FILENO) != 0 ? "\n" : "";
 }
 
 engine::GenerateRequest make_request(const RunOptions& options, const engine::Config& config,
@@ -132,17 +143,21 @@ engine::GenerateRequest make_request(const RunOptions& options, const engine::Co
     }
   }
   request.observer = outputs.observer();
-  request.on_prefill = [&](std::uint32_t n_done) { show_prefill(n_done, prompt.size()); };
-  if (options.print == "text") {
-    request.on_token = [&, tokenizer, stops = request.stop_ids](std::uint32_t id) {
-      if (std::find(stops.begin(), stops.end(), id) != stops.end()) return io::Status();
-      return write_stdout(text.push(tokenizer->bytes(id)));
-    };
-  } else {
-    request.on_token = [first = true](std::uint32_t id) mutable {
-      return write_stdout(fmt::format("{}{}", std::exchange(first, false) ? "" : ",", id));
-    };
-  }
+  request.on_prefill = [n_prompt = prompt.size()](std::uint32_t n_done) {
+    show_progress(n_done < n_prompt ? fmt::format("prefill {} of {} tokens", n_done, n_prompt)
+                                    : "");
+  };
+  const auto write_token = [&, tokenizer, stops = request.stop_ids](std::uint32_t id,
+                                                                    std::size_t i) {
+    if (options.print == "ids") return write_stdout(fmt::format("{}{}", i > 0 ? "," : "", id));
+    if (std::find(stops.begin(), stops.end(), id) != stops.end()) return io::Status();
+    return write_stdout(text.push(tokenizer->bytes(id)));
+  };
+  request.on_token = [&options, write_token, n_done = std::size_t{0}](std::uint32_t id) mutable {
+    io::Status written = write_token(id, n_done);
+    show_decode(++n_done, options.n_generate);
+    return written;
+  };
   if (!options.dump_logits.empty()) {
     request.on_logits = [&](std::uint32_t, std::span<const float> rows) {
       return outputs.add_logits(rows);
@@ -191,7 +206,7 @@ io::Status run(RunOptions options) {
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   io::Status status = (*session)->generate(
       make_request(options, config, tokenizer->get(), *prompt, text, *outputs), generated);
-  if (status) status = write_stdout(text.flush() + "\n");
+  if (status) status = write_stdout(text.flush() + std::string(last_newline(options)));
   if (status) status = outputs->commit();
 
   const RunReport report{.options = options,
@@ -202,6 +217,7 @@ io::Status run(RunOptions options) {
                          .open_seconds = open_seconds,
                          .error = status ? "" : status.error().message};
   if (status || status.error().code == io::Errc::interrupted) {
+    show_progress("");
     std::fprintf(stderr, "\n%s", summary(report).c_str());
   }
   if (io::Status written = write_json(options, report); !written && status) return written;
