@@ -65,7 +65,8 @@ void append_chain(const std::filesystem::path& root, const Mount& mount, const s
   const std::filesystem::path mount_folder = root / mount.folder.relative_path();
   std::filesystem::path at = below(mount.group, group).value_or(std::filesystem::path());
   while (true) {
-    const std::string name = (std::filesystem::path(mount.group) / at).lexically_normal().string();
+    const std::filesystem::path group_path(mount.group);
+    const std::string name = at.empty() ? mount.group : (group_path / at).string();
     to.push_back({name, at.empty() ? mount_folder : mount_folder / at, mount.version});
     if (at.empty()) return;
     at = at.parent_path();
