@@ -10,6 +10,7 @@ is stored beside them.
     deep25.json, deep25.f32   prompt, greedy continuation, logits of every position
     nano.json, nano.f32       the same for the trained model
     deep25.sha256             of the made-up shards and index
+    heldout.json              bits per byte of tests/data/heldout.txt under the trained model
     tiny.json                 the numbers of the page's Appendix A
     mistakes.json             what the silent mistakes of section 8 do
 """
@@ -28,6 +29,7 @@ import torch
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [HERE, os.path.join(ROOT, "tools", "nano")]
+import bits_per_byte  # noqa: E402
 import bpe  # noqa: E402
 import made_up  # noqa: E402
 import mistakes  # noqa: E402
@@ -38,9 +40,9 @@ NANO = os.path.join(ROOT, "models", "nano")
 TINY_PROMPT = [3, 4, 5, 6, 7]
 N_PROMPT, N_CONTINUATION = 12, 24
 DEEP25_PROMPT_SEED = 1     # of the ids; chosen so that the checks below hold
-NANO_PROMPT = "And it came to pass in those days, that"  # the demo prompt of models/nano
+NANO_PROMPT = "And Abraham rose up early in the morning,"  # the demo prompt of models/nano
 MIN_TOP_GAP = 1e-3         # of the largest logit: best against second best
-MIN_PICK_GAP = 1e-5        # of the scores: last chosen against first not chosen expert
+MIN_PICK_GAP = 1e-6       # of the scores: last chosen against next expert (float32 noise: 1e-7)
 AGREEMENT = 1e-5           # of the largest logit: whole against incremental
 FLOAT32_AGREEMENT = 2e-5   # of the largest logit: float32 against float64
 VISIBLE = 1e-4             # of the largest logit
@@ -203,6 +205,16 @@ def write_mistakes(models: Dict[str, tuple]) -> None:
                           for n, why in mistakes.NOT_IN_LOGITS.items()]})
 
 
+def write_heldout(tokens: Sequence[bytes]) -> None:
+    """heldout.json: bits per byte of tests/data/heldout.txt under models/nano, in float32."""
+    with open(os.path.join(ROOT, "tests", "data", "heldout.txt"), encoding="utf-8", newline="") as f:
+        ids = bpe.Tokenizer(tokens).encode(f.read())
+    value, n_tokens, n_bytes = bits_per_byte.measure(load(NANO, torch.float32), ids, tokens)
+    write_json("heldout.json", {"bits_per_byte": digits(value), "n_tokens": n_tokens,
+                                "n_bytes": n_bytes})
+    print(f"heldout: {value:.6f} bits per byte")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--made-up", action="store_true", help="leave out what needs models/nano")
@@ -221,6 +233,7 @@ def main() -> int:
             ids = write_continuation("nano", NANO, bpe.Tokenizer(tokens).encode(NANO_PROMPT),
                                      {"prompt": NANO_PROMPT})
             models["nano"] = (NANO, ids)
+            write_heldout(tokens)
         write_mistakes(models)
     return 0
 
