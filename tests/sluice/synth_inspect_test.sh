@@ -2,7 +2,7 @@
 # synth and inspect as a user meets them: bytes, exit codes, and what goes to which stream.
 #   synth_inspect_test.sh SLUICE FIXTURES
 set -u
-sluice=$1
+sluice=$(realpath "$1")
 fixtures=$(cd "$2" && pwd)
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT

@@ -12,7 +12,7 @@ tests::RunRequest over(const tests::Faults& faults) {
   tests::RunRequest request{.prompt = {3, 4, 5, 6, 7}, .n_generate = 4};
   request.session.n_threads = 2;
   request.session.loader.depth = 8;
-  request.session.loader.request_bytes = 4096;
+  request.session.loader.request_bytes = 16384;
   request.session.loader.make_backend =
       [faults](const io::FileSet& files, const io::BackendOptions&, std::vector<std::string>&) {
         return io::Result<std::unique_ptr<io::Backend>>(
@@ -30,7 +30,7 @@ TEST_CASE("loader: shuffled, short and interrupted reads do not reach the logits
     CAPTURE(seed);
     const auto got = tests::run_well(
         tests::made_up_model("tiny"),
-        over({.seed = seed, .short_percent = 30, .cut_bytes = 1024, .transient_percent = 10}));
+        over({.seed = seed, .short_percent = 30, .cut_bytes = 4096, .transient_percent = 10}));
     CHECK(got.logits == want.logits);
     CHECK(got.counts.reader.n_continued + got.counts.reader.n_retried > 0);
   }
