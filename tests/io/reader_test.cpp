@@ -29,15 +29,17 @@ struct Fixture {
     files = std::move(*opened);
   }
 
-  // Reads [offset, offset + n) for each part; returns the first failure.
+  // Reads [offset, offset + n) for each part; returns the first failure, once nothing is in flight
+  // any more that could land in the memory.
   io::Status read_all(io::Reader& reader, std::size_t part_bytes, std::size_t depth) {
     const std::size_t n_parts = (content.size() + part_bytes - 1) / part_bytes;
     io::Result<io::Buffer> memory = io::Buffer::create(n_parts * part_bytes);
     REQUIRE(memory);
-    std::size_t next = 0, n_done = 0;
+    std::size_t next = 0;
     std::vector<io::Done> done;
-    while (n_done < n_parts) {
-      while (next < n_parts && reader.n_in_flight() < depth) {
+    io::Status first_failure;
+    while (reader.n_in_flight() > 0 || (next < n_parts && first_failure)) {
+      while (first_failure && next < n_parts && reader.n_in_flight() < depth) {
         const std::size_t offset = next * part_bytes;
         reader.start({.tag = next,
                       .file_idx = 0,
@@ -49,10 +51,10 @@ struct Fixture {
       done.clear();
       if (io::Status waited = reader.wait(done); !waited) return waited;
       for (io::Done& d : done) {
-        if (!d.status) return std::move(d.status);
-        ++n_done;
+        if (!d.status && first_failure) first_failure = std::move(d.status);
       }
     }
+    if (!first_failure) return first_failure;
     CHECK(std::memcmp(memory->data(), content.data(), content.size()) == 0);
     return {};
   }
