@@ -2,7 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <limits>
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <map>
+#include <optional>
+#include <string_view>
 
 #include "engine/host/cpus.h"
 #include "engine/host/memory.h"
@@ -12,16 +17,57 @@ namespace {
 
 constexpr std::uint32_t kMaxCount = 1U << 24;
 
-// Sizes such as 64KiB or 8GB become bytes.
-const CLI::AsSizeValue kSize(/*kb_is_1000=*/true);
+// "64KiB", "8GB" or "4096" in bytes; nothing for what is no size, is 0, or exceeds 64 bits.
+std::optional<std::uint64_t> parse_size(std::string_view text) {
+  std::uint64_t n = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), n);
+  if (problem != std::errc() || n == 0) return std::nullopt;
+  std::string unit(end, text.data() + text.size());
+  std::transform(unit.begin(), unit.end(), unit.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  static const std::map<std::string, std::uint64_t> kUnits = {{"", 1},
+                                                              {"b", 1},
+                                                              {"kb", 1000},
+                                                              {"kib", 1ULL << 10},
+                                                              {"mb", 1000'000},
+                                                              {"mib", 1ULL << 20},
+                                                              {"gb", 1000'000'000},
+                                                              {"gib", 1ULL << 30},
+                                                              {"tb", 1000'000'000'000},
+                                                              {"tib", 1ULL << 40}};
+  const auto found = kUnits.find(unit);
+  if (found == kUnits.end() || n > UINT64_MAX / found->second) return std::nullopt;
+  return n * found->second;
+}
+
+// CLI11's own sizes let -1 wrap around and end a number beyond 64 bits in an exception.
+const CLI::Validator kSize(
+    [](std::string& text) {
+      const std::optional<std::uint64_t> n_bytes = parse_size(text);
+      if (!n_bytes) return "want a size such as 64MiB or 8GB, not " + text;
+      text = std::to_string(*n_bytes);
+      return std::string();
+    },
+    "SIZE");
 
 std::string check_ram(std::string& text) {
-  if (text == "floor" || text == "auto") return {};
-  std::string size = text;
-  const std::string problem = kSize(size);
-  if (!problem.empty()) return "--ram takes a size such as 8GB, floor or auto, not " + text;
-  text = size;
-  return {};
+  return text == "floor" || text == "auto" ? "" : kSize(text);
+}
+
+// "3,4,5".  A word between the commas that is no id is named, also an empty one.
+void set_ids(const std::string& text, std::vector<std::uint32_t>& ids) {
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    std::uint32_t id = 0;
+    const auto [stop, problem] = std::from_chars(text.data() + begin, text.data() + end, id);
+    if (problem != std::errc() || stop != text.data() + end) {
+      throw CLI::ValidationError(
+          "--ids", fmt::format("\"{}\" is no token id", text.substr(begin, end - begin)));
+    }
+    ids.push_back(id);
+    begin = end + 1;
+  }
 }
 
 void add_prompt_flags(CLI::App& command, RunOptions& o) {
@@ -29,7 +75,9 @@ void add_prompt_flags(CLI::App& command, RunOptions& o) {
   prompt->add_option("--prompt", o.prompt, "text; never read as control tokens");
   prompt->add_option("--prompt-file", o.prompt_file, "file with the text")
       ->check(CLI::ExistingFile);
-  prompt->add_option("--ids", o.ids, "token ids, separated by commas")->delimiter(',');
+  prompt->add_option_function<std::string>(
+      "--ids", [&o](const std::string& text) { set_ids(text, o.ids); },
+      "token ids, separated by commas");
   prompt->require_option(1);
   command.add_option("--gen", o.n_generate, "tokens to generate at most")
       ->capture_default_str()
@@ -101,6 +149,11 @@ void add_run_flags(CLI::App& command, RunOptions& o) {
       ->check(CLI::PositiveNumber);
   add_prompt_flags(command, o);
   add_io_flags(command, o);
+  command.parse_complete_callback([&o] {
+    if (o.direct && o.io == "mmap") {
+      throw CLI::ValidationError("--direct", "a mapping is the page cache: excludes --io mmap");
+    }
+  });
   command.add_option("--dump-logits", o.dump_logits,
                      "file for float32 [positions][vocabulary], prompt and generated");
   command.add_option("--dump-routes", o.dump_routes,
@@ -133,9 +186,6 @@ io::Result<engine::SessionOptions> session_options(const RunOptions& o, std::uin
   if (o.direct) session.access = io::Access::direct;
   // Mapped pages and direct reads do not go together: a mapping is the page cache.
   if (o.buffered || o.io == "mmap") session.access = io::Access::buffered;
-  if (o.direct && o.io == "mmap") {
-    return io::Error{io::Errc::invalid, 0, "--direct and --io mmap exclude each other"};
-  }
   session.loader = {.path = o.io == "uring"   ? engine::IoPath::uring
                             : o.io == "pread" ? engine::IoPath::pread
                             : o.io == "mmap"  ? engine::IoPath::mmap
