@@ -177,7 +177,7 @@ class Opener {
           [&](const TensorEntry* tensor) { return tensor->end_bytes <= hole.begin_bytes; });
       if (touched == used.end() || (*touched)->begin_bytes >= hole.end_bytes) continue;
       if (options_.allow_holes) {
-        n_hole_bytes_ += hole.end_bytes - hole.begin_bytes;
+        census_.hole_bytes += hole.end_bytes - hole.begin_bytes;
         continue;
       }
       holes_.push_back(fmt::format("{}: bytes {} to {} in tensor {}, which lies at {} to {}",
@@ -230,9 +230,9 @@ class Opener {
       notes_.push_back(fmt::format("the filesystem cannot tell whether {} of {} files have holes",
                                    n_holes_unknown_, files_.size()));
     }
-    if (n_hole_bytes_ > 0) {
+    if (census_.hole_bytes > 0) {
       notes_.push_back(
-          fmt::format("{} bytes of weights are holes and read as zeros", n_hole_bytes_));
+          fmt::format("{} bytes of weights are holes and read as zeros", census_.hole_bytes));
     }
     const bool all_read = std::find(absent_.begin(), absent_.end(), true) == absent_.end();
     if (all_read && index_.total_bytes() && *index_.total_bytes() != census_.total.n_bytes) {
@@ -260,7 +260,6 @@ class Opener {
   std::vector<Stray> strays_;
   std::uint64_t n_unlisted_ = 0;
   std::uint64_t n_holes_unknown_ = 0;
-  std::uint64_t n_hole_bytes_ = 0;
   Census census_;
 };
 

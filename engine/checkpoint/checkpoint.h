@@ -32,6 +32,7 @@ struct Census {
   Count u8, bf16, f32, other;
   std::uint32_t n_shards = 0;
   std::uint64_t shard_bytes = 0;
+  std::uint64_t hole_bytes = 0;  // of weights, allowed: no disk is read for them
 };
 
 struct Checkpoint {

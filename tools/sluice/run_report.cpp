@@ -72,6 +72,16 @@ double device_rate(const LoaderCounts& counts) {
   return busy > 0 ? static_cast<double>(counts.reader.n_read_bytes) / busy : 0;
 }
 
+// Why a rate here is not a disk's; empty if it is.
+std::string not_a_disk(engine::Session& session) {
+  if (session.checkpoint().census.hole_bytes > 0) return "holes in the files, not a disk's rate";
+  if (!session.files().direct()) return "through the page cache, not a disk's rate";
+  if (session.files().filesystem().find("memory") != std::string::npos) {
+    return "files in memory, not a disk's rate";
+  }
+  return {};
+}
+
 ordered_json configuration(const RunReport& report) {
   const engine::SessionOptions& o = report.session_options;
   return {{"model", report.options.model.string()},
@@ -118,6 +128,8 @@ ordered_json path_taken(const RunReport& report) {
           {"direct", files.direct()},
           {"alignment_bytes", files.alignment_bytes()},
           {"filesystem", files.filesystem()},
+          {"hole_bytes", report.session.checkpoint().census.hole_bytes},
+          {"not_a_disk", not_a_disk(report.session)},
           {"notes", report.session.notes()}};
 }
 
@@ -213,11 +225,13 @@ std::string summary(const RunReport& report) {
                      size_text(kind.asked_bytes), kind.n_reads, kind.n_hits,
                      1e-9 * static_cast<double>(kind.stall_ns)));
   }
+  const std::string caveat = not_a_disk(report.session);
   line("device",
-       fmt::format("{:.2f} GB/s while busy, busy {:.0f} % of the time; {}",
-                   device_rate(counts) / 1e9,
+       fmt::format("{:.2f} GB/s while busy, busy {:.0f} % of the time{}", device_rate(counts) / 1e9,
                    100e-9 * static_cast<double>(counts.busy_ns) / std::max(generated.seconds, 1e-9),
-                   report.session.loader().path()));
+                   caveat.empty() ? "" : " (" + caveat + ")"));
+  line("path", fmt::format("{}, on {}", report.session.loader().path(),
+                           report.session.files().filesystem()));
   line("waited",
        fmt::format("{:.3f} s of {:.3f} s for reads ({:.0f} %)", sum.stall_seconds,
                    generated.seconds, 100 * sum.stall_seconds / std::max(generated.seconds, 1e-9)));
