@@ -18,7 +18,7 @@ Result<Buffer> Buffer::create(std::size_t n_bytes) {
 
   const bool huge = n_bytes >= kHugePageBytes;
   const std::size_t unit = huge ? kHugePageBytes : kPageBytes;
-  const std::size_t n_kept = round_up(n_bytes, unit);
+  const std::size_t n_kept = round_up(n_bytes, kPageBytes);
   const std::size_t n_mapped = n_kept + unit - kPageBytes;  // room to align within
   void* mapped = mmap(nullptr, n_mapped, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -35,7 +35,8 @@ Result<Buffer> Buffer::create(std::size_t n_bytes) {
   if (start > first) munmap(first, static_cast<std::size_t>(start - first));
   if (end < first + n_mapped) munmap(end, static_cast<std::size_t>(first + n_mapped - end));
 
-  if (huge) madvise(start, n_kept, MADV_HUGEPAGE);
+  // The rest after the last whole one gets small pages, or it would hold up to 2 MiB uncounted.
+  if (huge) madvise(start, n_kept / kHugePageBytes * kHugePageBytes, MADV_HUGEPAGE);
   madvise(start, n_kept, MADV_DONTFORK);  // the device writes here
   buffer.data_ = start;
   buffer.n_bytes_ = n_kept;

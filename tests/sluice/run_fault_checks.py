@@ -22,7 +22,8 @@ def _(bench):
     for when in (1, 2, 3, 8, 20, 60, 120):
         logits, routes, report = (bench.path(name) for name in ("logits", "routes", "json"))
         result = bench.run(tiny, *flags, "--dump-logits", logits, "--dump-routes", routes,
-                           "--json", report, prefix=bench.strace("pread64", "EIO", when, file), code=1)
+                           "--json", report, code=1,
+                           prefix=bench.strace("pread64", "EIO", when, file))
         contains(result.err, file.name, "offset", "Input/output error")
         equal(len(result.notes()), 1, f"messages with when={when} in {result.err}")
         assert (TINY_IDS + ",").startswith(result.out), f"ids {result.out} with when={when}"

@@ -83,7 +83,8 @@ class Bench:
             # Leaks cannot be looked for under ptrace; the tests of the rooms look for them.
             env = {**os.environ, "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") +
                    ":detect_leaks=0"}
-            popen = {"env": env, "stdin": subprocess.DEVNULL, "stdout": out_file, "stderr": err_file, **popen}
+            popen = {"env": env, "stdin": subprocess.DEVNULL, "stdout": out_file,
+                     "stderr": err_file, **popen}
             child = subprocess.Popen([str(a) for a in argv], **popen)
             guard = threading.Timer(timeout, child.kill)
             guard.start()
