@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 source tools/setup.sh
 
 install_missing "${build_packages[@]}"
-build build ""
+build build "" tools/sluice/sluice
 arguments=("$@")
 [ ${#arguments[@]} -gt 0 ] || arguments=(--prompt "$(cat models/nano/prompt.txt)" --gen 100)
 echo "demo: sluice run models/nano --ram floor ${arguments[*]}" >&2
