@@ -18,6 +18,8 @@ constexpr std::uint64_t kProcessSlackBytes = 2 << 20;
 constexpr std::uint64_t kThreadSlackBytes = 256 << 10;
 constexpr std::uint64_t kRequestSlackBytes = 32 << 10;
 
+constexpr std::uint64_t kMaxBlockBytes = 1ULL << 30;
+
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -123,21 +125,38 @@ io::Result<std::unique_ptr<Session>> Session::open(Checkpoint checkpoint,
 
 io::Status Session::make_session_plan() {
   const Catalogue& catalogue = checkpoint_.catalogue;
+  const std::uint32_t alignment_bytes = files_.alignment_bytes();
+  if (options_.loader.request_bytes % alignment_bytes != 0) {
+    return io::Error{io::Errc::invalid, 0,
+                     fmt::format("requests of {} bytes: direct reads here take multiples of {}",
+                                 options_.loader.request_bytes, alignment_bytes)};
+  }
   for (std::uint32_t b = 0; b < catalogue.n_blocks(); ++b) {
-    windows_.push_back(files_.window(catalogue.range({b})));
+    const io::ByteRange range = catalogue.range({b});
+    if (range.n_bytes > kMaxBlockBytes) {
+      return io::Error{io::Errc::unsupported, 0,
+                       fmt::format("{}: a block of {} bytes at offset {}, the limit is {}",
+                                   catalogue.files[range.file_idx].string(), range.n_bytes,
+                                   range.offset_bytes, kMaxBlockBytes)};
+    }
+    windows_.push_back(files_.window(range));
     blocks_.push_back({kind_of(catalogue, b), windows_.back().n_bytes});
   }
+  // While a request is served by mmap its pages are the process's too.
+  const std::uint64_t request_overhead_bytes =
+      kRequestSlackBytes +
+      (options_.loader.path == IoPath::mmap ? options_.loader.request_bytes : 0);
   const std::uint64_t fixed_bytes =
       current_rss_bytes() + small_bytes(catalogue) +
       State::bytes(checkpoint_.config, options_.context) +
       Model::bytes(checkpoint_.config, limits_, options_.n_threads) +
       blocks_.size() * (sizeof(io::Window) + sizeof(scheduler::Block) + 16) + kProcessSlackBytes +
-      options_.n_threads * kThreadSlackBytes + options_.loader.depth * kRequestSlackBytes;
+      options_.n_threads * kThreadSlackBytes + options_.loader.depth * request_overhead_bytes;
   io::Result<scheduler::Plan> plan =
       scheduler::make_plan({.blocks = blocks_,
                             .n_tiles = catalogue.n_tiles(),
                             .fixed_bytes = fixed_bytes,
-                            .budget_bytes = options_.budget_bytes.value_or(0),
+                            .budget_bytes = options_.budget_bytes,
                             .depth = options_.loader.depth,
                             .request_bytes = options_.loader.request_bytes,
                             .ring_bytes = options_.ring_bytes});
@@ -183,6 +202,7 @@ void Session::expect_sweeps(const GenerateRequest& request, std::uint32_t n_gene
 
 io::Status Session::generate(const GenerateRequest& request, Generated& generated) {
   if (io::Status valid = check(request); !valid) return valid;
+  if (!trunk_->ok()) return trunk_->status().error();
   const auto n_room = options_.context - static_cast<std::uint32_t>(request.prompt.size());
   const std::uint32_t n_generate = std::min(request.n_generate, n_room);
   const Clock::time_point start = Clock::now();

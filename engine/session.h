@@ -76,7 +76,7 @@ class Session {
   // made when an error is returned.  With all_logits every position is evaluated, the last
   // generated one included.
   // Errors: invalid (a token id out of range, a prompt longer than the context, both numbers);
-  // a failed read; interrupted.
+  // a failed read; interrupted.  After one of the last two every later call returns it.
   io::Status generate(const GenerateRequest& request, Generated& generated);
 
   [[nodiscard]] const Checkpoint& checkpoint() const { return checkpoint_; }

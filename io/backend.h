@@ -63,10 +63,16 @@ Result<std::unique_ptr<Backend>> make_uring_backend(const FileSet& files,
                                                     const BackendOptions& options,
                                                     std::vector<std::string>& notes);
 
-// Threads that call pread, one for each request in flight up to a limit.
-std::unique_ptr<Backend> make_pread_backend(const FileSet& files, const BackendOptions& options);
+// Threads that call pread, one for each request in flight; fewer, with a note, if the system gives
+// fewer.  Errors: no_memory, if it gives none.
+Result<std::unique_ptr<Backend>> make_pread_backend(const FileSet& files,
+                                                    const BackendOptions& options,
+                                                    std::vector<std::string>& notes);
 
 // Threads that map each window, let the kernel fill it in, and copy it out.
-std::unique_ptr<Backend> make_mmap_backend(const FileSet& files, const BackendOptions& options);
+// Errors: as above; unsupported, before Linux 5.14.
+Result<std::unique_ptr<Backend>> make_mmap_backend(const FileSet& files,
+                                                   const BackendOptions& options,
+                                                   std::vector<std::string>& notes);
 
 }  // namespace io

@@ -3,18 +3,12 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
+#include <utility>
 
+#include "io/block.h"
 #include "io/error.h"
 
 namespace io {
-
-inline constexpr std::size_t kPageBytes = 4096;
-inline constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
-
-constexpr std::size_t round_up(std::size_t n, std::size_t unit) {
-  return (n + unit - 1) / unit * unit;
-}
 
 class Buffer {
  public:

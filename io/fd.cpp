@@ -79,8 +79,9 @@ Status Fd::read_exact(std::uint64_t offset_bytes, std::span<std::byte> to) const
                    fmt::format("read at offset {}: want {} bytes, the file ends after {}",
                                offset_bytes, to.size(), n_done)};
     } else if (errno != EINTR && errno != EAGAIN) {
-      return system_error(errno, fmt::format("read {} bytes at offset {}", to.size() - n_done,
-                                             offset_bytes + n_done));
+      const int sys = errno;
+      return system_error(sys, fmt::format("read {} bytes at offset {}", to.size() - n_done,
+                                           offset_bytes + n_done));
     }
   }
   return {};

@@ -85,7 +85,7 @@ Result<FileSet> FileSet::open(std::span<const std::filesystem::path> paths,
     if (fd) {
       const std::uint32_t alignment = direct_alignment(fd->get());
       sys = alignment > kMaxAlignmentBytes ? EINVAL : probe_direct(fd->get(), alignment);
-      set.alignment_bytes_ = std::max(set.alignment_bytes_, alignment);
+      if (sys == 0) set.alignment_bytes_ = std::max(set.alignment_bytes_, alignment);
     } else if (fd.error().sys == EINVAL || fd.error().sys == ENOTSUP) {
       sys = fd.error().sys;
     } else {
@@ -108,6 +108,7 @@ Result<FileSet> FileSet::open(std::span<const std::filesystem::path> paths,
                            "): reading through the page cache");
     }
     set.files_.clear();
+    set.alignment_bytes_ = kMinAlignmentBytes;
     for (const auto& path : paths) {
       Result<Fd> fd = Fd::open(path);
       if (!fd) return std::move(fd.error());
@@ -153,8 +154,9 @@ Status read_range(const FileSet& files, const ByteRange& range, std::span<std::b
               static_cast<off_t>(window.offset_bytes + n_done));
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (n < 0) {
-      return system_error(errno, fmt::format("{}: {} bytes at offset {}", doing, range.n_bytes,
-                                             range.offset_bytes));
+      const int sys = errno;  // before a call that may change it
+      return system_error(
+          sys, fmt::format("{}: {} bytes at offset {}", doing, range.n_bytes, range.offset_bytes));
     }
     // After a short read in mid-file a direct read goes on from an aligned place.
     const std::size_t reached = n_done + static_cast<std::size_t>(n);

@@ -4,6 +4,8 @@
 
 #include <cassert>
 #include <cerrno>
+#include <chrono>
+#include <thread>
 
 namespace io {
 namespace {
@@ -45,16 +47,21 @@ Status Reader::wait(std::vector<Done>& done) {
   return {};
 }
 
+bool Reader::retry(Pending& pending) {
+  if (pending.n_retries == kMaxRetries) return false;
+  // What lacks memory for a moment is given that moment, from the second time on.
+  if (++pending.n_retries > 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  ++counts_.n_retried;
+  return true;
+}
+
 bool Reader::advance(Pending& pending, std::int32_t result, Status& status) {
   const Read& read = pending.read;
   const auto describe = [&] {
     return fmt::format("read {} at offset {}", files_.path(read.file_idx).string(),
                        read.offset_bytes + pending.n_done_bytes);
   };
-  if (result == -EINTR || result == -EAGAIN) {
-    ++counts_.n_retried;
-    if (++pending.n_retries <= kMaxRetries) return false;
-  }
+  if ((result == -EINTR || result == -EAGAIN) && retry(pending)) return false;
   if (result < 0) {
     status = system_error(
         -result, fmt::format("{}: {} bytes", describe(), read.to.size() - pending.n_done_bytes));
@@ -66,14 +73,13 @@ bool Reader::advance(Pending& pending, std::int32_t result, Status& status) {
   // A direct read goes on from an aligned place, so a partial page is read again.
   const std::uint64_t next = reached / files_.alignment_bytes() * files_.alignment_bytes();
   if (next <= pending.n_done_bytes) {
-    if (result > 0 && ++pending.n_retries <= kMaxRetries) return false;
+    if (result > 0 && retry(pending)) return false;
     status = Error{Errc::corrupt, 0,
                    fmt::format("{}: want {} bytes, got {} (was the file cut short?)", describe(),
                                read.n_needed_bytes - pending.n_done_bytes, result)};
     return true;
   }
   ++counts_.n_continued;
-  counts_.n_read_bytes -= reached - next;
   pending.n_done_bytes = next;
   return false;
 }

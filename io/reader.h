@@ -28,7 +28,7 @@ struct Done {
 struct ReaderCounts {
   std::uint64_t n_reads = 0;
   std::uint64_t n_requests = 0;    // submissions, continued and repeated ones included
-  std::uint64_t n_read_bytes = 0;  // that the kernel says it delivered
+  std::uint64_t n_read_bytes = 0;  // that the kernel delivered, what it repeated included
   std::uint64_t n_continued = 0;   // short completions in mid-file
   std::uint64_t n_retried = 0;
 };
@@ -58,6 +58,7 @@ class Reader {
   };
 
   void submit(const Pending& pending);
+  bool retry(Pending& pending);  // false if that was done often enough
   // True if the read is over, well or badly.
   bool advance(Pending& pending, std::int32_t result, Status& status);
 

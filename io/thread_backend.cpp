@@ -9,6 +9,7 @@
 #include <cstring>
 #include <deque>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "io/backend.h"
@@ -21,16 +22,14 @@
 namespace io {
 namespace {
 
-constexpr std::uint32_t kMaxThreads = 64;
-
 std::int32_t read_by_pread(int fd, const Request& request) {
   const ssize_t n =
       pread(fd, request.to.data(), request.to.size(), static_cast<off_t>(request.offset_bytes));
   return n < 0 ? -errno : static_cast<std::int32_t>(n);
 }
 
-// A mapping for each request: none outlives it, so mapped pages do not count against the budget,
-// and populating it reports a failed read as an error where touching it would raise SIGBUS.
+// A mapping for each request, which does not outlive it; populating it reports a failed read as an
+// error where touching it would raise SIGBUS.
 std::int32_t read_by_mmap(int fd, const Request& request) {
   struct stat info {};
   if (fstat(fd, &info) != 0) return -errno;
@@ -41,7 +40,7 @@ std::int32_t read_by_mmap(int fd, const Request& request) {
       mmap(nullptr, n_bytes, PROT_READ, MAP_SHARED, fd, static_cast<off_t>(request.offset_bytes));
   if (mapped == MAP_FAILED) return -errno;
   std::int32_t result = static_cast<std::int32_t>(n_bytes);
-  if (madvise(mapped, round_up(n_bytes, kPageBytes), MADV_POPULATE_READ) == 0 || errno == EINVAL) {
+  if (madvise(mapped, round_up(n_bytes, kPageBytes), MADV_POPULATE_READ) == 0) {
     std::memcpy(request.to.data(), mapped, n_bytes);
   } else {
     result = errno == EFAULT ? -EIO : -errno;
@@ -56,9 +55,13 @@ class ThreadBackend final : public Backend {
  public:
   ThreadBackend(const FileSet& files, std::uint32_t depth, std::string name, ReadFunction* read)
       : files_(files), name_(std::move(name)), read_(read) {
-    const std::uint32_t n_threads = std::clamp(depth, 1U, kMaxThreads);
-    for (std::uint32_t i = 0; i < n_threads; ++i) threads_.emplace_back([this] { work(); });
+    try {
+      for (std::uint32_t i = 0; i < depth; ++i) threads_.emplace_back([this] { work(); });
+    } catch (const std::system_error&) {  // as many as there may be
+    }
   }
+
+  [[nodiscard]] std::size_t n_threads() const { return threads_.size(); }
 
   ~ThreadBackend() override {
     {
@@ -126,14 +129,37 @@ class ThreadBackend final : public Backend {
   std::vector<std::thread> threads_;
 };
 
-}  // namespace
-
-std::unique_ptr<Backend> make_pread_backend(const FileSet& files, const BackendOptions& options) {
-  return std::make_unique<ThreadBackend>(files, options.depth, "pread", read_by_pread);
+Result<std::unique_ptr<Backend>> make_thread_backend(const FileSet& files, std::uint32_t depth,
+                                                     std::string name, ReadFunction* read,
+                                                     std::vector<std::string>& notes) {
+  auto backend = std::make_unique<ThreadBackend>(files, depth, name, read);
+  if (backend->n_threads() == 0) {
+    return Error{Errc::no_memory, EAGAIN, "no thread can be had to read with"};
+  }
+  if (backend->n_threads() < depth) {
+    notes.push_back(
+        fmt::format("only {} of {} threads can be had to read with", backend->n_threads(), depth));
+  }
+  return std::unique_ptr<Backend>(std::move(backend));
 }
 
-std::unique_ptr<Backend> make_mmap_backend(const FileSet& files, const BackendOptions& options) {
-  return std::make_unique<ThreadBackend>(files, options.depth, "mmap", read_by_mmap);
+}  // namespace
+
+Result<std::unique_ptr<Backend>> make_pread_backend(const FileSet& files,
+                                                    const BackendOptions& options,
+                                                    std::vector<std::string>& notes) {
+  return make_thread_backend(files, options.depth, "pread", read_by_pread, notes);
+}
+
+Result<std::unique_ptr<Backend>> make_mmap_backend(const FileSet& files,
+                                                   const BackendOptions& options,
+                                                   std::vector<std::string>& notes) {
+  Result<Buffer> page = Buffer::create(kPageBytes);
+  if (!page) return std::move(page.error());
+  if (madvise(page->data(), kPageBytes, MADV_POPULATE_READ) != 0 && errno == EINVAL) {
+    return Error{Errc::unsupported, EINVAL, "reading by mmap needs Linux 5.14 or later"};
+  }
+  return make_thread_backend(files, options.depth, "mmap", read_by_mmap, notes);
 }
 
 }  // namespace io

@@ -14,7 +14,7 @@
 #include "io/backend.h"
 #include "io/fd.h"
 
-// Debian 12's liburing predates none of these, older kernel headers may.
+// Older headers lack these.
 #ifndef IORING_SETUP_SINGLE_ISSUER
 #define IORING_SETUP_SINGLE_ISSUER (1U << 12)
 #endif
@@ -36,7 +36,10 @@ std::string sysctl_hint() {
     std::fclose(file);
   }
   if (value > 0) return fmt::format("the sysctl kernel.io_uring_disabled is {}", value);
-  return "a container's seccomp profile may block it; the sysctl kernel.io_uring_disabled does not";
+  return value == 0
+             ? "a container's seccomp profile may block it; the sysctl kernel.io_uring_disabled is "
+               "0"
+             : "a container's seccomp profile or the sysctl kernel.io_uring_disabled may block it";
 }
 
 Error setup_error(int sys) {
@@ -95,6 +98,7 @@ class UringBackend final : public Backend {
     for (int n_retries = 0;; ++n_retries) {
       const int result = io_uring_submit_and_wait(&ring_, 1);
       const bool reaped = reap(completions);
+      if (wake_error_ != 0) return system_error(wake_error_, "read the wake-up eventfd");
       if (reaped || result >= 0) return {};
       if (result != -EINTR && result != -EAGAIN && result != -EBUSY) {
         return system_error(-result, "wait for io_uring");
@@ -133,7 +137,11 @@ class UringBackend final : public Backend {
     std::vector<iovec> buffers;
     std::size_t n_bytes = 0;
     for (const std::span<std::byte> slot : slots_) {
-      if (buffers.size() == kMaxRegisteredBuffers) break;
+      if (buffers.size() == kMaxRegisteredBuffers) {
+        notes.push_back(fmt::format("{} of {} buffers are registered with io_uring, its limit",
+                                    kMaxRegisteredBuffers, slots_.size()));
+        break;
+      }
       buffers.push_back({slot.data(), slot.size()});
       n_bytes += slot.size();
     }
@@ -185,6 +193,8 @@ class UringBackend final : public Backend {
       io_uring_cqe_seen(&ring_, cqe);
       any = true;
       if (completion.tag == kWakeTag) {
+        const bool transient = completion.result == -EINTR || completion.result == -EAGAIN;
+        if (completion.result < 0 && !transient) wake_error_ = -completion.result;
         arm_wake();
       } else {
         --n_in_flight_;
@@ -202,6 +212,7 @@ class UringBackend final : public Backend {
   bool ring_ready_ = false;
   std::size_t n_in_flight_ = 0;
   std::uint64_t wake_count_ = 0;
+  int wake_error_ = 0;
   Fd wake_fd_;
   io_uring ring_{};
 };

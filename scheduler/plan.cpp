@@ -4,20 +4,17 @@
 #include <cassert>
 #include <string>
 
+#include "io/block.h"
+
 namespace scheduler {
 namespace {
 
-constexpr std::uint64_t kPageBytes = 4096;
-constexpr std::uint64_t kHugePageBytes = 2 << 20;
 constexpr std::uint64_t kSpareSlots = 4;  // one in use, some ready, while the rest are in flight
-
-constexpr std::uint64_t round_up(std::uint64_t n, std::uint64_t unit) {
-  return (n + unit - 1) / unit * unit;
-}
 
 // Slots of a huge page or more start on one; small ones are packed by pages.
 std::uint64_t slot_stride(std::uint64_t window_bytes) {
-  return round_up(window_bytes, window_bytes > kHugePageBytes / 2 ? kHugePageBytes : kPageBytes);
+  return io::round_up(window_bytes,
+                      window_bytes > io::kHugePageBytes / 2 ? io::kHugePageBytes : io::kPageBytes);
 }
 
 // Enough slots to keep `depth` requests in flight.
@@ -81,7 +78,7 @@ std::uint64_t Plan::slots_bytes() const {
 }
 
 std::uint64_t pinned_slot_bytes(std::uint32_t window_bytes) {
-  return round_up(window_bytes, kPageBytes);
+  return io::round_up(window_bytes, io::kPageBytes);
 }
 
 io::Result<Plan> make_plan(const PlanInput& input) {
@@ -92,14 +89,14 @@ io::Result<Plan> make_plan(const PlanInput& input) {
   size_slots(input, plan);
   plan.floor_bytes = input.fixed_bytes + plan.slots_bytes();
   plan.total_bytes = plan.floor_bytes;
-  if (input.budget_bytes == 0) return plan;
-  if (input.budget_bytes < plan.floor_bytes) {
+  if (!input.budget_bytes) return plan;
+  if (*input.budget_bytes < plan.floor_bytes) {
     return io::Error{io::Errc::no_memory, 0,
-                     "a budget of " + std::to_string(input.budget_bytes) +
+                     "a budget of " + std::to_string(*input.budget_bytes) +
                          " bytes is too small: the smallest that works here is " +
                          std::to_string(plan.floor_bytes) + " (--ram floor)"};
   }
-  std::uint64_t spare_bytes = input.budget_bytes - plan.floor_bytes;
+  std::uint64_t spare_bytes = *input.budget_bytes - plan.floor_bytes;
   pin_tiles(input, spare_bytes, plan);
   spare_bytes -= plan.pinned_bytes;
 

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -14,10 +15,10 @@ namespace scheduler {
 
 struct PlanInput {
   std::span<const Block> blocks;
-  std::uint32_t n_tiles = 0;       // blocks[0, n_tiles)
-  std::uint64_t fixed_bytes = 0;   // all memory but the slots: state, activations, the process
-  std::uint64_t budget_bytes = 0;  // 0: the floor, nothing pinned
-  std::uint32_t depth = 16;        // requests in flight
+  std::uint32_t n_tiles = 0;      // blocks[0, n_tiles)
+  std::uint64_t fixed_bytes = 0;  // all memory but the slots: state, activations, the process
+  std::optional<std::uint64_t> budget_bytes{};  // none: the floor, nothing pinned
+  std::uint32_t depth = 16;                     // requests in flight
   std::uint32_t request_bytes = 1 << 20;
   std::uint64_t ring_bytes = 0;  // for tiles passing through; 0: enough for the depth
 };

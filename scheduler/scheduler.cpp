@@ -49,6 +49,7 @@ void Scheduler::stop_ahead() {
   sweeps_.clear();
   next_tile_ = 0;
   ahead_.reset();
+  awaited_.reset();
   for (std::uint32_t t = 0; t < pinned_.size(); ++t) {
     Entry& e = entry({t});
     if (e.state == State::ready && !pinned_[t]) drop({t});
@@ -141,7 +142,7 @@ std::optional<io::BlockId> Scheduler::tile_to_read_ahead() {
     const io::BlockId tile{next_tile_};
     const State state = entry(tile).state;
     if (state == State::absent) return tile;
-    if (!is_pinned(tile)) return std::nullopt;
+    if (!is_pinned(tile) || entry(tile).abandoned) return std::nullopt;
     ++counts_.n_hits[index(Kind::tile)];
     step_ahead();
   }

@@ -73,7 +73,8 @@ class Scheduler {
   void stop_ahead();
   void await(io::BlockId tile) { awaited_ = tile; }
 
-  // The forward pass: experts and rows.  Each is then taken once.
+  // The forward pass: experts and rows.  Each is then taken once, whichever is ready first: one
+  // that is ready keeps its slot until then, so another may not come before it.
   void demand(std::span<const io::BlockId> blocks);
 
   // The forward pass: any block.

@@ -6,14 +6,14 @@
 #include <array>
 #include <cassert>
 #include <cmath>
-#include <unordered_map>
+#include <map>
 
 #include "engine/model/parallel.h"
 
 namespace engine {
 namespace {
 
-std::size_t n_blocks(const Config& config) {
+std::size_t n_snapshots(const Config& config) {
   return (config.n_layers + config.attn_res_block_size - 1) / config.attn_res_block_size;
 }
 
@@ -28,17 +28,17 @@ Model::Model(const Config& config, const SmallWeights& weights, Trunk& trunk, co
       mla_(config, limits.max_tokens, limits.context),
       dense_(config, config.intermediate_size, limits.max_tokens),
       moe_(config, limits.max_tokens),
-      snapshots_(n_blocks(config), Floats(limits.max_tokens * config.hidden_size)),
+      snapshots_(n_snapshots(config), Floats(limits.max_tokens * config.hidden_size)),
       stream_(limits.max_tokens * config.hidden_size),
       mixed_(stream_.size()),
       normed_(stream_.size()),
       out_(stream_.size()),
       logits_(limits.max_outputs * config.vocab_size) {
-  assert(n_blocks(config) < kernels::kMaxSources);
+  assert(n_snapshots(config) < kernels::kMaxSources);
 }
 
 std::uint64_t Model::bytes(const Config& config, const Limits& limits, std::size_t n_threads) {
-  const std::uint64_t rows = (n_blocks(config) + 4) * limits.max_tokens * config.hidden_size;
+  const std::uint64_t rows = (n_snapshots(config) + 4) * limits.max_tokens * config.hidden_size;
   return KdaMixer::bytes(config, limits.max_tokens) +
          MlaMixer::bytes(config, limits.max_tokens, limits.context, n_threads) +
          Mlp::bytes(config.intermediate_size, limits.max_tokens) +
@@ -72,27 +72,26 @@ io::Result<std::span<const float>> Model::forward(std::span<const std::uint32_t>
   return std::span<const float>(logits_).first(n_outputs * config_.vocab_size);
 }
 
-// Each distinct row is read once, in the order of its first use.
+// Each distinct row is read once and widened when it is there, in any order: a row that is
+// resident keeps its slot until it is used, so to wait for one of them could be for ever.
 void Model::embed(std::span<const std::uint32_t> token_ids) {
   const std::size_t d = config_.hidden_size;
-  std::vector<io::BlockId> rows;
-  std::unordered_map<std::uint32_t, std::size_t> first_use;
+  std::vector<io::BlockId> missing;
+  std::map<io::BlockId, std::size_t> first_use;
   for (std::size_t t = 0; t < token_ids.size(); ++t) {
-    if (first_use.try_emplace(token_ids[t], t).second) {
-      rows.push_back(trunk_.catalogue().embedding_row(token_ids[t]));
-    }
+    const io::BlockId row = trunk_.catalogue().embedding_row(token_ids[t]);
+    if (first_use.try_emplace(row, t).second) missing.push_back(row);
   }
-  trunk_.loader().demand(rows);
-  for (std::size_t t = 0; t < token_ids.size(); ++t) {
-    const std::size_t first = first_use[token_ids[t]];
-    if (first < t) {
-      std::copy_n(&stream_[first * d], d, &stream_[t * d]);
-      continue;
-    }
-    io::Result<Loader::Held> held =
-        trunk_.loader().take(trunk_.catalogue().embedding_row(token_ids[t]));
+  trunk_.loader().demand(missing);
+  while (!missing.empty()) {
+    io::Result<Loader::Held> held = trunk_.loader().take_any(missing);
     if (!held) return trunk_.fail(std::move(held.error()));
-    trunk_.kernels().bf16_widen(held->data(), d, &stream_[t * d]);
+    missing.erase(std::find(missing.begin(), missing.end(), held->block()));
+    trunk_.kernels().bf16_widen(held->data(), d, &stream_[first_use[held->block()] * d]);
+  }
+  for (std::size_t t = 0; t < token_ids.size(); ++t) {
+    const std::size_t first = first_use[trunk_.catalogue().embedding_row(token_ids[t])];
+    if (first < t) std::copy_n(&stream_[first * d], d, &stream_[t * d]);
   }
 }
 

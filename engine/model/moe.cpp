@@ -100,7 +100,11 @@ std::vector<io::BlockId> Moe::demand_experts(std::uint32_t layer_idx, std::size_
     experts.push_back(trunk.catalogue().expert(layer_idx, picks_[i].expert_id));
   }
   std::sort(experts.begin(), experts.end(), [&](io::BlockId a, io::BlockId b) {
-    return trunk.catalogue().range(a).offset_bytes < trunk.catalogue().range(b).offset_bytes;
+    const auto place = [&](io::BlockId block) {
+      const io::ByteRange range = trunk.catalogue().range(block);
+      return std::pair(range.file_idx, range.offset_bytes);
+    };
+    return place(a) < place(b);
   });
   trunk.loader().demand(experts);
   return experts;
@@ -112,18 +116,18 @@ void Moe::run_experts(std::uint32_t layer_idx, std::vector<io::BlockId> missing,
     io::Result<Loader::Held> held = trunk.loader().take_any(missing);
     if (!held) return trunk.fail(std::move(held.error()));
     missing.erase(std::find(missing.begin(), missing.end(), held->block()));
-    run_expert(held->block().value - first.value, held->data(), trunk);
-    if (!trunk.ok()) {
+    const std::uint32_t expert_id = held->block().value - first.value;
+    if (io::Status done = run_expert(expert_id, held->data(), trunk); !done) {
       const io::ByteRange range = trunk.catalogue().range(held->block());
-      trunk.status().error().message = fmt::format(
-          "{}: expert {} of layer {} at offset {}: {}",
-          trunk.catalogue().files[range.file_idx].string(), held->block().value - first.value,
-          layer_idx, range.offset_bytes, trunk.status().error().message);
+      return trunk.fail(std::move(done.error())
+                            .within(fmt::format("{}: expert {} of layer {} at offset {}",
+                                                trunk.catalogue().files[range.file_idx].string(),
+                                                expert_id, layer_idx, range.offset_bytes)));
     }
   }
 }
 
-void Moe::run_expert(std::uint32_t expert_id, const std::byte* block, Trunk& trunk) {
+io::Status Moe::run_expert(std::uint32_t expert_id, const std::byte* block, Trunk& trunk) {
   const kernels::Table& kernels = trunk.kernels();
   const ExpertLayout& layout = trunk.catalogue().expert_layout;
   const auto bytes = reinterpret_cast<const std::uint8_t*>(block);
@@ -155,12 +159,13 @@ void Moe::run_expert(std::uint32_t expert_id, const std::byte* block, Trunk& tru
   kernels::split_pairs(gate_.data(), n_tokens * width, hidden_pairs_.data());
   multiply(layout.w2, hidden_pairs_.data(), expert_out_.data());
   if (has_nan_scale) {
-    return trunk.fail({io::Errc::corrupt, 0, "a scale byte is 255, which is not a number"});
+    return io::Error{io::Errc::corrupt, 0, "a scale byte is 255, which is not a number"};
   }
   for (std::size_t i = 0; i < n_tokens; ++i) {
     const std::size_t pick = begin[static_cast<std::ptrdiff_t>(i)].pick;
     std::copy_n(&expert_out_[i * latent], latent, &output_[pick * latent]);
   }
+  return {};
 }
 
 // latent_ becomes the normalised weighted sum, experts in order of selection.

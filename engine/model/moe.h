@@ -39,7 +39,8 @@ class Moe {
   std::vector<io::BlockId> demand_experts(std::uint32_t layer_idx, std::size_t n_tokens,
                                           Trunk& trunk);
   void run_experts(std::uint32_t layer_idx, std::vector<io::BlockId> missing, Trunk& trunk);
-  void run_expert(std::uint32_t expert_id, const std::byte* block, Trunk& trunk);
+  // Errors: corrupt, if a scale is not a number.
+  io::Status run_expert(std::uint32_t expert_id, const std::byte* block, Trunk& trunk);
   void sum_experts(const MoeWeights& weights, std::size_t n_tokens, const kernels::Table& kernels);
 
   const Config& config_;

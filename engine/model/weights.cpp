@@ -115,19 +115,6 @@ LayerWeights load_layer(const Config& config, SmallReader& read, std::uint32_t l
 
 }  // namespace
 
-std::uint64_t SmallWeights::bytes() const {
-  std::uint64_t n_floats = final_norm.size() + output_fold.size();
-  for (const LayerWeights& l : layers) {
-    for (const Floats* f :
-         {&l.input_norm, &l.post_attention_norm, &l.mixer_fold, &l.channel_fold, &l.kda.q_taps,
-          &l.kda.k_taps, &l.kda.v_taps, &l.kda.decay_rate, &l.kda.dt_bias, &l.kda.o_norm,
-          &l.mla.q_a_norm, &l.mla.kv_a_norm, &l.moe.correction_bias, &l.moe.routed_norm}) {
-      n_floats += f->size();
-    }
-  }
-  return n_floats * sizeof(float);
-}
-
 io::Result<SmallWeights> load_small_weights(const Config& config, const Catalogue& catalogue,
                                             const io::FileSet& files) {
   SmallReader read(catalogue, files);

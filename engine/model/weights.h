@@ -43,8 +43,6 @@ struct SmallWeights {
   std::vector<LayerWeights> layers;
   Floats final_norm;   // [hidden_size]
   Floats output_fold;  // [hidden_size]
-
-  [[nodiscard]] std::uint64_t bytes() const;
 };
 
 // Errors: system or corrupt (a read, with file and offset); invalid, naming a tensor whose values

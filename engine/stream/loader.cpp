@@ -82,19 +82,19 @@ io::Result<std::unique_ptr<io::Backend>> Loader::make_backend() {
   const io::BackendOptions options{.depth = options_.depth,
                                    .slots = std::span(slots_).first(n_passing_slots_)};
   if (options_.make_backend) return options_.make_backend(files_, options, notes_);
-  if (options_.path == IoPath::mmap) return io::make_mmap_backend(files_, options);
-  if (options_.path == IoPath::pread) return io::make_pread_backend(files_, options);
+  if (options_.path == IoPath::mmap) return io::make_mmap_backend(files_, options, notes_);
+  if (options_.path == IoPath::pread) return io::make_pread_backend(files_, options, notes_);
 
   io::Result<std::unique_ptr<io::Backend>> uring = io::make_uring_backend(files_, options, notes_);
   if (uring || options_.path == IoPath::uring) return uring;
   notes_.push_back(uring.error().message + ": reading with pread instead");
-  return io::make_pread_backend(files_, options);
+  return io::make_pread_backend(files_, options, notes_);
 }
 
 io::Status Loader::start_io_thread() {
   std::promise<io::Status> started;
   std::future<io::Status> result = started.get_future();
-  io_thread_ = std::thread([this, &started] {
+  io_thread_ = std::thread([this, started = std::move(started)]() mutable {
     pthread_setname_np(pthread_self(), "sluice-io");
     io::Result<std::unique_ptr<io::Backend>> backend = make_backend();
     if (!backend) {
@@ -114,11 +114,13 @@ void Loader::run_io() {
   do {
     status = pump();
   } while (status);
+  // Destroyed on this thread, which owns the ring, but not under the lock: it waits for what is in
+  // flight, and the driver shall hear of the failure at once.
+  std::unique_ptr<io::Reader> last;
   const std::lock_guard lock(mutex_);
   counts_.reader = reader_->counts();
   starved_ = false;
-  // Destroyed on this thread, which owns the ring, and under the lock, as wake-ups come under it.
-  reader_.reset();
+  last = std::move(reader_);
   if (!stopping_) failure_ = std::move(status.error());
   arrived_.notify_all();
 }

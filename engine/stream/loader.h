@@ -17,6 +17,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "io/backend.h"
@@ -102,7 +103,8 @@ class Loader {
   // Experts and rows needed within this layer; each must then be taken once.
   void demand(std::span<const io::BlockId> blocks);
 
-  // Waits for a block: a tile must be the next one of the sweep, others have been demanded.
+  // Waits for a block: the next tile of the sweep, or the only one that is demanded.  Of several
+  // demanded ones take_any must be asked, or the wait may have no end.
   io::Result<Held> take(io::BlockId block);
   // Waits for whichever of these demanded blocks is there first.
   io::Result<Held> take_any(std::span<const io::BlockId> blocks);

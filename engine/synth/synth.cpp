@@ -126,7 +126,7 @@ class Writer {
 
   io::Status advance(std::uint64_t n_bytes) {
     n_done_bytes_ += n_bytes;
-    if (options_.stop != nullptr && options_.stop->load()) {
+    if (options_.interrupted != nullptr && options_.interrupted->load()) {
       return io::Error{io::Errc::interrupted, 0,
                        fmt::format("interrupted after {} of {} bytes, nothing is left behind",
                                    n_done_bytes_, n_bytes_)};

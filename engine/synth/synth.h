@@ -15,7 +15,7 @@ struct SynthOptions {
   // Called now and then with bytes written and bytes in all; may be empty.
   std::function<void(std::uint64_t n_done_bytes, std::uint64_t n_bytes)> progress;
   // Looked at between blocks of about a MiB; true ends the work.  May be null.
-  const std::atomic<bool>* stop = nullptr;
+  const std::atomic<bool>* interrupted = nullptr;
 };
 
 // Bytes of all shards.

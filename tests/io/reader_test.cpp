@@ -75,8 +75,9 @@ std::vector<std::pair<std::string, std::unique_ptr<io::Backend>>> all_backends(
   } else {
     MESSAGE("io_uring cannot be had here: " << uring.error().message);
   }
-  backends.emplace_back("pread", io::make_pread_backend(files, options));
-  if (!files.direct()) backends.emplace_back("mmap", io::make_mmap_backend(files, options));
+  backends.emplace_back("pread", std::move(*io::make_pread_backend(files, options, notes)));
+  if (!files.direct())
+    backends.emplace_back("mmap", std::move(*io::make_mmap_backend(files, options, notes)));
   return backends;
 }
 

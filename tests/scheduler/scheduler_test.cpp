@@ -172,6 +172,19 @@ TEST_CASE(
   CHECK(s.ready({1}));  // pinned and asked for as a whole: kept
 }
 
+TEST_CASE("scheduler: a pinned tile that was half asked for is read anew by the next sweep") {
+  Scheduler s(blocks_of(1, 0, 0, 2 * kWindow), {true},
+              {.request_bytes = kWindow, .n_slots = {2, 0, 0}});
+  s.expect_sweeps(1, 1);
+  const std::optional<Request> half = s.next();
+  REQUIRE(half);
+  s.stop_ahead();
+  s.expect_sweeps(1, 1);
+  CHECK(drain(s).empty());
+  s.arrived(*half);
+  CHECK(drain(s) == Ids{0, 0});
+}
+
 // A forward pass of random routes against a device that completes in random order; checks the
 // invariants of the header at every step.
 TEST_CASE("scheduler: invariants hold over random runs") {

@@ -8,6 +8,7 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "tools/sluice/command.h"
 #include "tools/sluice/inspect_report.h"
+#include "tools/sluice/output_file.h"
 
 namespace sluice {
 namespace {
@@ -18,29 +19,24 @@ struct Options {
   engine::OpenOptions open;
 };
 
-io::Status write_to(std::FILE* file, const std::string& text, const std::string& name) {
-  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (written && std::fflush(file) == 0) return {};
-  return io::system_error(errno, "write " + name);
-}
-
-io::Status write_file(const std::string& name, const std::string& text) {
-  std::FILE* file = std::fopen(name.c_str(), "we");
-  if (file == nullptr) return io::system_error(errno, "create " + name);
-  io::Status status = write_to(file, text, name);
-  if (std::fclose(file) != 0 && status) return io::system_error(errno, "write " + name);
-  return status;
+io::Status write_stdout(const std::string& text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (written && std::fflush(stdout) == 0) return {};
+  const int sys = errno;
+  return io::system_error(sys, "write stdout");
 }
 
 io::Status inspect(const Options& options) {
   io::Result<engine::Checkpoint> checkpoint = engine::open_checkpoint(options.model, options.open);
   if (!checkpoint) return std::move(checkpoint.error());
-  if (options.json_file == "-") return write_to(stdout, inspect_json(*checkpoint), "stdout");
+  if (options.json_file == "-") return write_stdout(inspect_json(*checkpoint));
   if (!options.json_file.empty()) {
-    io::Status status = write_file(options.json_file, inspect_json(*checkpoint));
-    if (!status) return status;
+    io::Result<OutputFile> file = OutputFile::create(options.json_file);
+    if (!file) return std::move(file.error());
+    if (io::Status done = file->write(inspect_json(*checkpoint)); !done) return done;
+    if (io::Status done = file->commit(); !done) return done;
   }
-  return write_to(stdout, inspect_text(*checkpoint), "stdout");
+  return write_stdout(inspect_text(*checkpoint));
 }
 
 }  // namespace

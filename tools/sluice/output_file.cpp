@@ -36,13 +36,17 @@ io::Result<OutputFile> OutputFile::create(const std::filesystem::path& path) {
       std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored);
   output.partial_ = special ? path.string() : path.string() + fmt::format(".partial-{}", getpid());
   output.file_ = std::fopen(output.partial_.c_str(), "wbe");
-  if (output.file_ == nullptr) return io::system_error(errno, "create " + path.string());
+  if (output.file_ == nullptr) {
+    const int sys = errno;
+    return io::system_error(sys, "create " + path.string());
+  }
   return output;
 }
 
 io::Status OutputFile::write(std::span<const std::byte> bytes) {
   if (std::fwrite(bytes.data(), 1, bytes.size(), file_) == bytes.size()) return {};
-  return io::system_error(errno, "write " + path_.string());
+  const int sys = errno;
+  return io::system_error(sys, "write " + path_.string());
 }
 
 io::Status OutputFile::commit() {

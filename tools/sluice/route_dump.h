@@ -1,27 +1,32 @@
 // The experts that every position chose, as JSON lines: {"tok": n, "layers": [[ids, ascending],
-// ...]}, one inner list for each routed layer.
+// ...]}, one inner list for each routed layer.  A line is written when its last layer has been
+// seen.
 #pragma once
 
 #include <map>
-#include <string>
 #include <vector>
 
 #include "engine/checkpoint/config.h"
 #include "engine/model/observer.h"
+#include "tools/sluice/output_file.h"
 
 namespace sluice {
 
 class RouteDump : public engine::Observer {
  public:
-  explicit RouteDump(const engine::Config& config);
+  RouteDump(const engine::Config& config, OutputFile file);
   void on_route(std::uint32_t layer_idx, std::uint32_t position,
                 std::span<const std::uint32_t> expert_ids, std::span<const float> weights) override;
-  [[nodiscard]] std::string text() const;
+  // Errors: system, the first of writing.
+  io::Status commit();
 
  private:
-  std::vector<std::size_t> routed_idx_;  // [n_layers]
+  using Layers = std::vector<std::vector<std::uint32_t>>;
+
+  OutputFile file_;
+  io::Status status_;
   std::size_t n_routed_ = 0;
-  std::map<std::uint32_t, std::vector<std::vector<std::uint32_t>>> positions_;
+  std::map<std::uint32_t, Layers> unfinished_;  // by position
 };
 
 }  // namespace sluice

@@ -1,31 +1,26 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
-#include <csignal>
+#include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <fstream>
-#include <iterator>
 #include <memory>
 #include <sstream>
+#include <string_view>
 
 #include "engine/tokenizer/tokenizer.h"
 #include "engine/tokenizer/utf8_stream.h"
 #include "tools/sluice/command.h"
-#include "tools/sluice/output_file.h"
-#include "tools/sluice/route_dump.h"
+#include "tools/sluice/interrupt.h"
 #include "tools/sluice/run_options.h"
+#include "tools/sluice/run_outputs.h"
 #include "tools/sluice/run_report.h"
 
 namespace sluice {
 namespace {
-
-std::atomic<bool> interrupted = false;  // written by the signal handler alone
-
-void on_signal(int signal_number) {
-  interrupted = true;
-  std::signal(signal_number, SIG_DFL);  // the second one kills
-}
 
 void say(const std::string& text) { std::fprintf(stderr, "sluice: %s\n", text.c_str()); }
 
@@ -33,53 +28,19 @@ io::Status write_stdout(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) {
     return {};
   }
-  return io::system_error(errno, "write the text");
+  const int sys = errno;
+  return io::system_error(sys, "write the text");
 }
-
-// What a run writes while it goes on: text or ids, logits, routes, progress.
-class Outputs {
- public:
-  static io::Result<Outputs> create(const RunOptions& options, const engine::Config& config) {
-    Outputs outputs;
-    if (!options.dump_logits.empty()) {
-      io::Result<OutputFile> file = OutputFile::create(options.dump_logits);
-      if (!file) return std::move(file.error());
-      outputs.logits_ = std::move(*file);
-    }
-    if (!options.dump_routes.empty()) {
-      io::Result<OutputFile> file = OutputFile::create(options.dump_routes);
-      if (!file) return std::move(file.error());
-      outputs.routes_file_ = std::move(*file);
-      outputs.routes_ = std::make_unique<RouteDump>(config);
-    }
-    return outputs;
-  }
-
-  [[nodiscard]] engine::Observer* observer() { return routes_.get(); }
-  io::Status add_logits(std::span<const float> rows) { return logits_->write(std::as_bytes(rows)); }
-
-  io::Status commit() {
-    if (logits_) {
-      if (io::Status done = logits_->commit(); !done) return done;
-    }
-    if (routes_) {
-      if (io::Status done = routes_file_->write(routes_->text()); !done) return done;
-      return routes_file_->commit();
-    }
-    return {};
-  }
-
- private:
-  std::optional<OutputFile> logits_, routes_file_;
-  std::unique_ptr<RouteDump> routes_;
-};
 
 io::Result<std::string> read_prompt(const RunOptions& options) {
   if (options.prompt_file.empty()) return options.prompt;
   std::ifstream file(options.prompt_file, std::ios::binary);
   std::stringstream text;
   text << file.rdbuf();
-  if (!file) return io::system_error(errno, "read " + options.prompt_file);
+  // An empty file gives no text, which is no failure of the stream.
+  if (file.bad() || (text.bad() && !text.str().empty()) || !file.is_open()) {
+    return io::system_error(errno, "read " + options.prompt_file);
+  }
   return text.str();
 }
 
@@ -132,7 +93,7 @@ std::string_view last_newline(const RunOptions& options) {
 engine::GenerateRequest make_request(const RunOptions& options, const engine::Config& config,
                                      const engine::Tokenizer* tokenizer,
                                      const std::vector<std::uint32_t>& prompt,
-                                     engine::Utf8Stream& text, Outputs& outputs) {
+                                     engine::Utf8Stream& text, RunOutputs& outputs) {
   engine::GenerateRequest request;
   request.prompt = prompt;
   request.n_generate = options.n_generate;
@@ -158,7 +119,7 @@ engine::GenerateRequest make_request(const RunOptions& options, const engine::Co
     show_decode(++n_done, options.n_generate);
     return written;
   };
-  if (!options.dump_logits.empty()) {
+  if (outputs.wants_logits()) {
     request.on_logits = [&](std::uint32_t, std::span<const float> rows) {
       return outputs.add_logits(rows);
     };
@@ -166,15 +127,7 @@ engine::GenerateRequest make_request(const RunOptions& options, const engine::Co
   return request;
 }
 
-io::Status write_json(const RunOptions& options, const RunReport& report) {
-  if (options.json.empty()) return {};
-  io::Result<OutputFile> file = OutputFile::create(options.json);
-  if (!file) return std::move(file.error());
-  if (io::Status done = file->write(to_json(report).dump(2) + "\n"); !done) return done;
-  return file->commit();
-}
-
-io::Status run(RunOptions options) {
+io::Status run(RunOptions options, const std::atomic<bool>& interrupted) {
   const auto start = std::chrono::steady_clock::now();
   io::Result<engine::Checkpoint> checkpoint =
       engine::open_checkpoint(options.model, {.allow_holes = options.allow_holes});
@@ -193,12 +146,13 @@ io::Status run(RunOptions options) {
 
   io::Result<engine::SessionOptions> session_flags = session_options(options, context, interrupted);
   if (!session_flags) return std::move(session_flags.error());
+  io::Result<RunOutputs> outputs = RunOutputs::create(options, config);
+  if (!outputs) return std::move(outputs.error());
+  if (interrupted) return io::Error{io::Errc::interrupted, 0, "interrupted"};
   io::Result<std::unique_ptr<engine::Session>> session =
       engine::Session::open(std::move(*checkpoint), *session_flags);
   if (!session) return std::move(session.error());
   for (const std::string& note : (*session)->notes()) say(note);
-  io::Result<Outputs> outputs = Outputs::create(options, config);
-  if (!outputs) return std::move(outputs.error());
 
   engine::Generated generated;
   engine::Utf8Stream text;
@@ -215,12 +169,18 @@ io::Status run(RunOptions options) {
                          .generated = generated,
                          .prompt = *prompt,
                          .open_seconds = open_seconds,
-                         .error = status ? "" : status.error().message};
+                         .status = status};
   if (status || status.error().code == io::Errc::interrupted) {
     show_progress("");
     std::fprintf(stderr, "\n%s", summary(report).c_str());
   }
-  if (io::Status written = write_json(options, report); !written && status) return written;
+  if (outputs->wants_json()) {
+    constexpr auto kReplace =
+        nlohmann::ordered_json::error_handler_t::replace;  // a path's odd bytes
+    io::Status written = outputs->commit_json(to_json(report).dump(2, ' ', false, kReplace) + "\n");
+    if (!written && status) return written;
+    if (!written) say(written.error().message);
+  }
   return status;
 }
 
@@ -232,9 +192,8 @@ void add_run(CLI::App& app, int& exit_code) {
   const auto options = std::make_shared<RunOptions>();
   add_run_flags(*command, *options);
   command->callback([options, &exit_code] {
-    std::signal(SIGINT, on_signal);
-    std::signal(SIGTERM, on_signal);
-    if (const io::Status status = run(*options); !status) exit_code = report_error(status.error());
+    const io::Status status = run(*options, catch_interrupts());
+    if (!status) exit_code = report_error(status.error());
   });
 }
 

@@ -40,8 +40,11 @@ std::string size_text(std::uint64_t n_bytes) {
   return fmt::format("{:.1f} kB", n / 1e3);
 }
 
-const char* stop_text(engine::StopReason stop) {
-  switch (stop) {
+const char* stop_text(const RunReport& report) {
+  if (!report.status) {
+    return report.status.error().code == io::Errc::interrupted ? "interrupted" : "error";
+  }
+  switch (report.generated.stop) {
     case engine::StopReason::end_of_text:
       return "end of text";
     case engine::StopReason::context:
@@ -137,8 +140,8 @@ ordered_json byte_counts(const LoaderCounts& counts) {
   ordered_json result;
   for (std::size_t k = 0; k < scheduler::kKinds; ++k) {
     const LoaderCounts::PerKind& kind = counts.by_kind[k];
-    result[kKindNames[k]] = {{"blocks_read", kind.n_reads},
-                             {"blocks_resident", kind.n_hits},
+    result[kKindNames[k]] = {{"misses", kind.n_reads},
+                             {"hits", kind.n_hits},
                              {"asked", kind.asked_bytes},
                              {"used", kind.used_bytes},
                              {"alignment", kind.alignment_bytes},
@@ -179,8 +182,9 @@ ordered_json to_json(const RunReport& report) {
           {"memory", memory(report)},
           {"prompt_ids", report.prompt},
           {"generated_ids", ids},
-          {"stop", report.error.empty() ? stop_text(generated.stop) : "error"},
-          {"error", report.error.empty() ? ordered_json(nullptr) : ordered_json(report.error)},
+          {"stop", stop_text(report)},
+          {"error",
+           report.status ? ordered_json(nullptr) : ordered_json(report.status.error().message)},
           {"tokens", token_list(generated)},
           {"bytes", byte_counts(counts)},
           {"requests",
@@ -193,7 +197,7 @@ ordered_json to_json(const RunReport& report) {
             {"run", generated.seconds},
             {"to_first_token", generated.tokens.empty() ? 0 : generated.tokens[0].seconds},
             {"per_token", decode_seconds_per_token(generated)},
-            {"stalled", total(counts).stall_seconds},
+            {"stall", total(counts).stall_seconds},
             {"device_busy", 1e-9 * static_cast<double>(counts.busy_ns)}}},
           {"device_bytes_per_second", device_rate(counts)}};
 }
@@ -208,8 +212,7 @@ std::string summary(const RunReport& report) {
     text += fmt::format("{:<16}{}\n", name, value);
   };
   line("tokens", fmt::format("{} prompt, {} generated, stop: {}", report.prompt.size(),
-                             generated.tokens.size(),
-                             report.error.empty() ? stop_text(generated.stop) : "error"));
+                             generated.tokens.size(), stop_text(report)));
   if (!generated.tokens.empty()) {
     line("time", fmt::format("{:.3f} s to first token, {:.4f} s/token after it, {:.3f} s in all",
                              generated.tokens[0].seconds, decode_seconds_per_token(generated),
@@ -221,9 +224,8 @@ std::string summary(const RunReport& report) {
   for (std::size_t k = 0; k < scheduler::kKinds; ++k) {
     const LoaderCounts::PerKind& kind = counts.by_kind[k];
     line(fmt::format("  {}", kKindNames[k]).c_str(),
-         fmt::format("{} in {} blocks, {} found resident; waited {:.3f} s",
-                     size_text(kind.asked_bytes), kind.n_reads, kind.n_hits,
-                     1e-9 * static_cast<double>(kind.stall_ns)));
+         fmt::format("{} in {} blocks, {} hits; stalled {:.3f} s", size_text(kind.asked_bytes),
+                     kind.n_reads, kind.n_hits, 1e-9 * static_cast<double>(kind.stall_ns)));
   }
   const std::string caveat = not_a_disk(report.session);
   line("device",
@@ -232,7 +234,7 @@ std::string summary(const RunReport& report) {
                    caveat.empty() ? "" : " (" + caveat + ")"));
   line("path", fmt::format("{}, on {}", report.session.loader().path(),
                            report.session.files().filesystem()));
-  line("waited",
+  line("stalled",
        fmt::format("{:.3f} s of {:.3f} s for reads ({:.0f} %)", sum.stall_seconds,
                    generated.seconds, 100 * sum.stall_seconds / std::max(generated.seconds, 1e-9)));
   line("memory", fmt::format("{} peak RSS, {} planned ({} floor); {} of {} tiles pinned",

@@ -18,7 +18,7 @@ struct RunReport {
   const engine::Generated& generated;
   const std::vector<std::uint32_t>& prompt;
   double open_seconds = 0;
-  std::string error;  // empty if the run went well
+  const io::Status& status;  // how the run ended
 };
 
 nlohmann::ordered_json to_json(const RunReport& report);

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "tools/sluice/command.h"
+#include "tools/sluice/interrupt.h"
 
 namespace sluice {
 namespace {
@@ -29,12 +29,6 @@ struct Options {
   Size kda_heads, kda_head_dim, heads, q_lora, kv_lora, nope, rope, v_head_dim;
   Size n_experts, top_k, n_shared, expert_width, latent, dense_layers, max_positions;
 };
-
-// A signal handler can reach nothing but a global.
-std::atomic<bool> g_stop = false;
-static_assert(std::atomic<bool>::is_always_lock_free, "set in a signal handler");
-
-void on_interrupt(int) { g_stop = true; }
 
 struct SizeFlag {
   const char* flag;
@@ -115,12 +109,8 @@ void show_progress(std::uint64_t n_done_bytes, std::uint64_t n_bytes) {
 io::Status synth(const Options& options) {
   io::Result<engine::Geometry> geometry = make_geometry(options);
   if (!geometry) return std::move(geometry.error());
-  struct sigaction action {};
-  action.sa_handler = on_interrupt;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
   engine::SynthOptions synth_options;
-  synth_options.stop = &g_stop;
+  synth_options.interrupted = &catch_interrupts();
   if (isatty(STDERR_FILENO) == 1) synth_options.progress = show_progress;
   if (io::Status status = engine::write_made_up(*geometry, options.out, synth_options); !status) {
     return status;

@@ -80,6 +80,21 @@ TEST_CASE("same bits: every prefill chunk") {
   }
 }
 
+TEST_CASE("same bits: a chunk whose resident rows hold every slot") {
+  // Six rows at most are resident at depth 1: the second chunk wants five of them, and first a new
+  // one.
+  RunRequest request;
+  request.prompt = {11, 12, 13, 14, 15, 16, 17, 12, 13, 14, 15, 16, 16, 90, 91, 12, 13, 92};
+  const Run want = tests::run_well(tests::made_up_model("deep25"), request);
+  for (const std::uint32_t chunk : {2U, 5U, 6U, 7U}) {
+    CAPTURE(chunk);
+    RunRequest narrow = request;
+    narrow.session.prefill_chunk = chunk;
+    narrow.session.loader.depth = 1;
+    CHECK(tests::run_well(tests::made_up_model("deep25"), narrow).logits == want.logits);
+  }
+}
+
 TEST_CASE("same bits: from the floor to everything in memory") {
   io::Result<engine::Checkpoint> checkpoint =
       engine::open_checkpoint(tests::made_up_model("deep25"));

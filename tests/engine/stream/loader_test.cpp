@@ -3,6 +3,9 @@
 
 #include <unistd.h>
 
+#include <chrono>
+#include <thread>
+
 #include "tests/engine/model/harness.h"
 #include "tests/io/faulty_backend.h"
 
@@ -48,7 +51,7 @@ TEST_CASE("loader: a read that fails ends the run with file, offset and cause") 
 }
 
 TEST_CASE("loader: an interrupt ends a wait") {
-  static std::atomic<bool> interrupted = true;
+  std::atomic<bool> interrupted = false;
   tests::RunRequest request{.prompt = {3, 4, 5}};
   request.session.loader.interrupted = &interrupted;
   request.session.loader.make_backend = [](const io::FileSet&, const io::BackendOptions&,
@@ -66,7 +69,14 @@ TEST_CASE("loader: an interrupt ends a wait") {
     };
     return io::Result<std::unique_ptr<io::Backend>>(std::make_unique<Silent>());
   };
+  std::thread user([&] {
+    usleep(100'000);
+    interrupted = true;
+  });
+  const auto start = std::chrono::steady_clock::now();
   const auto run = tests::run_model(tests::made_up_model("tiny"), request);
+  user.join();
   REQUIRE_FALSE(run);
   CHECK(run.error().code == io::Errc::interrupted);
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(1));
 }

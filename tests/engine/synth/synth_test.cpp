@@ -60,7 +60,7 @@ TEST_CASE("synth: an interrupted run leaves nothing behind") {
   const TemporaryFolder folder;
   std::atomic<bool> stop = false;
   SynthOptions options;
-  options.stop = &stop;
+  options.interrupted = &stop;
   options.progress = [&](std::uint64_t n_done_bytes, std::uint64_t n_bytes) {
     if (n_done_bytes > n_bytes / 3) stop = true;
   };
