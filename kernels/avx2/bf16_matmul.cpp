@@ -6,7 +6,7 @@
 namespace kernels::avx2 {
 namespace {
 
-// Two pages ahead, far enough for DRAM; see docs/experiments.md.
+// Two pages ahead: the hardware prefetcher alone does not keep up with the decoding.
 constexpr std::size_t kPrefetchBytes = 8192;
 
 inline __m256 widen(__m128i bf16) {
