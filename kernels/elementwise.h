@@ -20,14 +20,16 @@ using L2Norm = void(float* x, std::size_t n, float eps, float scale);
 // y = sum_s p[s] * v_s,  p = softmax_s( (sum_i v_s[i] fold[i]) / sqrt(mean_i v_s[i]^2 + eps) ):
 // the learned mixture of AttnRes.  The raw vectors are mixed, sources in the given order.
 //
-//   sources  n_sources pointers to fp32 [n], at most kMaxSources;  fold fp32 [n] = gain *
-//   projection y        fp32 [n], none of the sources
+//   sources  n_sources pointers to fp32 [n], at most kMaxSources
+//   fold     fp32 [n] = gain * projection
+//   y        fp32 [n], none of the sources
 using AttnResMix = void(const float* const* sources, std::size_t n_sources, const float* fold,
                         std::size_t n, float eps, float* y);
 inline constexpr std::size_t kMaxSources = 64;
 
-// y[i] = beta tanh(g[i]/beta) sigmoid(g[i]) * linear_beta tanh(u[i]/linear_beta).   y may be g or
-// u.
+// y[i] = beta tanh(g[i]/beta) sigmoid(g[i]) * linear_beta tanh(u[i]/linear_beta)
+//
+//   y may be g or u
 using Situ = void(const float* g, const float* u, std::size_t n, float beta, float linear_beta,
                   float* y);
 

@@ -13,8 +13,8 @@ namespace engine {
 
 struct CgroupMemory {
   std::string name;  // "/a/b"
-  std::uint64_t limit_bytes =
-      0;                         // memory.max or memory.high, whichever is less; v1: limit_in_bytes
+  // memory.max or memory.high, whichever is less; v1: limit_in_bytes
+  std::uint64_t limit_bytes = 0;
   std::uint64_t used_bytes = 0;  // by all processes in it, without clean page cache
   [[nodiscard]] std::uint64_t room_bytes() const {
     return used_bytes < limit_bytes ? limit_bytes - used_bytes : 0;

@@ -141,6 +141,11 @@ io::Status run(RunOptions options, const std::atomic<bool>& interrupted) {
   if (!prompt) return prompt.error();
   const std::uint64_t wanted =
       options.context > 0 ? options.context : prompt->size() + options.n_generate;
+  if (options.context > config.max_positions) {
+    return io::Error{io::Errc::invalid, 0,
+                     fmt::format("--context {}: the model has {} positions at most",
+                                 options.context, config.max_positions)};
+  }
   const auto context =
       static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, config.max_positions));
 

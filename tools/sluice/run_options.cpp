@@ -96,8 +96,7 @@ void add_io_flags(CLI::App& command, RunOptions& o) {
   command
       .add_option("--ram", o.ram,
                   "memory of the whole process: a size such as 8GB, floor (nothing pinned), or "
-                  "auto (from what "
-                  "is available here)")
+                  "auto (from what is available here)")
       ->capture_default_str()
       ->transform(CLI::Validator(check_ram, "SIZE|floor|auto"));
   command
