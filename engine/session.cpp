@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cassert>
+#include <future>
+#include <system_error>
+#include <thread>
 
 #include "engine/host/memory.h"
 
@@ -19,6 +22,26 @@ constexpr std::uint64_t kThreadSlackBytes = 256 << 10;
 constexpr std::uint64_t kRequestSlackBytes = 32 << 10;
 
 constexpr std::uint64_t kMaxBlockBytes = 1ULL << 30;
+
+// oneTBB ends the process when a worker cannot be had: find out before it tries.
+io::Status check_threads(std::uint32_t n_threads) {
+  std::vector<std::thread> workers;
+  std::promise<void> done;
+  const std::shared_future<void> all_started = done.get_future().share();
+  io::Status status;
+  try {
+    while (workers.size() + 1 < n_threads) {
+      workers.emplace_back([all_started] { all_started.wait(); });
+    }
+  } catch (const std::system_error& error) {
+    status = io::system_error(error.code().value(),
+                              fmt::format("start compute thread {} of {} (see ulimit -u)",
+                                          workers.size() + 2, n_threads));
+  }
+  done.set_value();
+  for (std::thread& worker : workers) worker.join();
+  return status;
+}
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -96,6 +119,7 @@ io::Result<std::unique_ptr<Session>> Session::open(Checkpoint checkpoint,
                                                    const SessionOptions& options) {
   assert(options.kernels != nullptr && options.context > 0 && options.prefill_chunk > 0);
   std::unique_ptr<Session> session(new Session(std::move(checkpoint), options));
+  if (io::Status can = check_threads(options.n_threads); !can) return std::move(can.error());
   const Config& config = session->checkpoint_.config;
   const Catalogue& catalogue = session->checkpoint_.catalogue;
 

@@ -64,9 +64,10 @@ int probe_direct(int fd, std::uint32_t alignment_bytes) {
   Result<Buffer> buffer = Buffer::create(alignment_bytes);
   if (!buffer) return ENOMEM;
   ssize_t n;
+  int n_retries = 0;
   do {
     n = pread(fd, buffer->data(), alignment_bytes, 0);
-  } while (n < 0 && errno == EINTR);
+  } while (n < 0 && (errno == EINTR || errno == EAGAIN) && ++n_retries < 8);
   return n < 0 ? errno : 0;
 }
 
@@ -95,7 +96,10 @@ Result<FileSet> FileSet::open(std::span<const std::filesystem::path> paths,
       set.files_.push_back(std::move(*fd));
       continue;
     }
-    if (sys == EIO) return system_error(sys, "read " + paths[i].string() + " at offset 0");
+    // Only what says "not in this way" makes another way worth trying.
+    if (sys != EINVAL && sys != ENOTSUP) {
+      return system_error(sys, "read " + paths[i].string() + " at offset 0");
+    }
     refusal = system_error(sys, paths[i].string()).message;
     set.direct_ = false;
   }

@@ -111,7 +111,8 @@ class UringBackend final : public Backend {
 
   void wake() override {
     const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t n = write(wake_fd_.get(), &one, sizeof one);
+    while (write(wake_fd_.get(), &one, sizeof one) < 0 && errno == EINTR) {
+    }
   }
 
   [[nodiscard]] std::string path() const override {

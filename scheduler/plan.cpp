@@ -93,8 +93,9 @@ io::Result<Plan> make_plan(const PlanInput& input) {
   if (*input.budget_bytes < plan.floor_bytes) {
     return io::Error{io::Errc::no_memory, 0,
                      "a budget of " + std::to_string(*input.budget_bytes) +
-                         " bytes is too small: the smallest that works here is " +
-                         std::to_string(plan.floor_bytes) + " (--ram floor)"};
+                         " bytes is too small: what runs here needs " +
+                         std::to_string(plan.floor_bytes) + ", so give it " +
+                         std::to_string((plan.floor_bytes >> 20) + 2) + "MiB or floor"};
   }
   std::uint64_t spare_bytes = *input.budget_bytes - plan.floor_bytes;
   pin_tiles(input, spare_bytes, plan);

@@ -24,6 +24,10 @@ namespace {
 constexpr std::uint64_t kMaxConfigBytes = 16 << 20;
 
 io::Result<Config> read_config(const std::filesystem::path& file) {
+  std::error_code ignored;
+  if (std::filesystem::exists(file, ignored) && !std::filesystem::is_regular_file(file, ignored)) {
+    return io::Error{io::Errc::invalid, 0, file.string() + ": not a file"};
+  }
   io::Result<io::Fd> fd = io::Fd::open(file);
   if (!fd) {
     if (fd.error().sys == ENOENT) fd.error().code = io::Errc::missing;

@@ -51,6 +51,8 @@ void read_general(ConfigReader& reader, Config& config) {
                                           1e-6, 1e6);
   reader.must_be_text({{text, "hidden_act"}, {root, "hidden_act"}}, "situ");
   reader.must_be_flag({{root, "tie_word_embeddings"}, {text, "tie_word_embeddings"}}, false);
+  const KeyPlaces repeated = {{text, "tie_word_embeddings"}};
+  if (reader.find(repeated)) reader.must_be_flag(repeated, false);
 }
 
 void read_token_ids(ConfigReader& reader, Config& config) {
@@ -139,6 +141,8 @@ void read_experts(ConfigReader& reader, Config& config) {
       reader.number({{text, "routed_scaling_factor"}, {root, "routed_scaling_factor"}}, 1e-6, 1e6);
   reader.must_be_flag({{text, "latent_moe_use_norm"}, {root, "latent_moe_use_norm"}}, true);
   reader.must_be_flag({{text, "moe_renormalize"}, {root, "moe_renormalize"}}, true);
+  const KeyPlaces topk_method = {{text, "topk_method"}, {root, "topk_method"}};
+  if (reader.find(topk_method)) reader.must_be_text(topk_method, "noaux_tc");
   reader.must_be_text({{text, "moe_router_activation_func"}, {root, "moe_router_activation_func"}},
                       "sigmoid");
   for (const std::string_view key : {"num_expert_group", "topk_group"}) {

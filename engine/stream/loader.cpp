@@ -6,6 +6,7 @@
 #include <cassert>
 #include <chrono>
 #include <future>
+#include <system_error>
 
 namespace engine {
 namespace {
@@ -94,18 +95,22 @@ io::Result<std::unique_ptr<io::Backend>> Loader::make_backend() {
 io::Status Loader::start_io_thread() {
   std::promise<io::Status> started;
   std::future<io::Status> result = started.get_future();
-  io_thread_ = std::thread([this, started = std::move(started)]() mutable {
-    pthread_setname_np(pthread_self(), "sluice-io");
-    io::Result<std::unique_ptr<io::Backend>> backend = make_backend();
-    if (!backend) {
-      started.set_value(std::move(backend.error()));
-      return;
-    }
-    reader_ = std::make_unique<io::Reader>(files_, std::move(*backend));
-    path_ = reader_->path() + (files_.direct() ? ", direct" : ", buffered");
-    started.set_value({});
-    run_io();
-  });
+  try {
+    io_thread_ = std::thread([this, started = std::move(started)]() mutable {
+      pthread_setname_np(pthread_self(), "sluice-io");
+      io::Result<std::unique_ptr<io::Backend>> backend = make_backend();
+      if (!backend) {
+        started.set_value(std::move(backend.error()));
+        return;
+      }
+      reader_ = std::make_unique<io::Reader>(files_, std::move(*backend));
+      path_ = reader_->path() + (files_.direct() ? ", direct" : ", buffered");
+      started.set_value({});
+      run_io();
+    });
+  } catch (const std::system_error& error) {
+    return io::system_error(error.code().value(), "start the I/O thread (see ulimit -u)");
+  }
   return result.get();
 }
 

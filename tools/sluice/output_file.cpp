@@ -30,11 +30,17 @@ OutputFile::~OutputFile() {
 io::Result<OutputFile> OutputFile::create(const std::filesystem::path& path) {
   OutputFile output;
   output.path_ = path;
+  std::error_code unresolved;  // a link is kept, and its target written
+  if (std::filesystem::is_symlink(path, unresolved)) {
+    output.path_ = std::filesystem::weakly_canonical(path, unresolved);
+    if (unresolved) output.path_ = path;
+  }
   // Beside the target, so that a rename publishes it; a device or a pipe is written in place.
   std::error_code ignored;
   const bool special =
       std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored);
-  output.partial_ = special ? path.string() : path.string() + fmt::format(".partial-{}", getpid());
+  output.partial_ =
+      special ? path.string() : output.path_.string() + fmt::format(".partial-{}", getpid());
   output.file_ = std::fopen(output.partial_.c_str(), "wbe");
   if (output.file_ == nullptr) {
     const int sys = errno;

@@ -8,8 +8,9 @@
 #include <cstdio>
 #include <fstream>
 #include <memory>
-#include <sstream>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/tokenizer/tokenizer.h"
 #include "engine/tokenizer/utf8_stream.h"
@@ -21,6 +22,8 @@
 
 namespace sluice {
 namespace {
+
+constexpr std::size_t kMaxPromptBytes = 16 << 20;  // sixteen bytes for each of a million positions
 
 void say(const std::string& text) { std::fprintf(stderr, "sluice: %s\n", text.c_str()); }
 
@@ -35,13 +38,22 @@ io::Status write_stdout(std::string_view text) {
 io::Result<std::string> read_prompt(const RunOptions& options) {
   if (options.prompt_file.empty()) return options.prompt;
   std::ifstream file(options.prompt_file, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  // An empty file gives no text, which is no failure of the stream.
-  if (file.bad() || (text.bad() && !text.str().empty()) || !file.is_open()) {
-    return io::system_error(errno, "read " + options.prompt_file);
+  std::string text;
+  std::vector<char> piece(64 << 10);
+  while (file) {
+    file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+    text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
+    if (text.size() > kMaxPromptBytes) {
+      return io::Error{io::Errc::invalid, 0,
+                       fmt::format("{}: more than {} bytes, the limit of a prompt",
+                                   options.prompt_file, kMaxPromptBytes)};
+    }
   }
-  return text.str();
+  if (file.bad() || !file.eof()) {
+    const int sys = errno;
+    return io::system_error(sys, "read " + options.prompt_file);
+  }
+  return text;
 }
 
 io::Result<std::vector<std::uint32_t>> prompt_ids(const RunOptions& options,
@@ -127,7 +139,7 @@ engine::GenerateRequest make_request(const RunOptions& options, const engine::Co
   return request;
 }
 
-io::Status run(RunOptions options, const std::atomic<bool>& interrupted) {
+io::Status run(RunOptions options) {
   const auto start = std::chrono::steady_clock::now();
   io::Result<engine::Checkpoint> checkpoint =
       engine::open_checkpoint(options.model, {.allow_holes = options.allow_holes});
@@ -149,6 +161,8 @@ io::Status run(RunOptions options, const std::atomic<bool>& interrupted) {
   const auto context =
       static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, config.max_positions));
 
+  // Until here a signal ends the process at once: there is nothing to report or to put away.
+  const std::atomic<bool>& interrupted = catch_interrupts();
   io::Result<engine::SessionOptions> session_flags = session_options(options, context, interrupted);
   if (!session_flags) return std::move(session_flags.error());
   io::Result<RunOutputs> outputs = RunOutputs::create(options, config);
@@ -197,7 +211,7 @@ void add_run(CLI::App& app, int& exit_code) {
   const auto options = std::make_shared<RunOptions>();
   add_run_flags(*command, *options);
   command->callback([options, &exit_code] {
-    const io::Status status = run(*options, catch_interrupts());
+    const io::Status status = run(*options);
     if (!status) exit_code = report_error(status.error());
   });
 }

@@ -40,6 +40,21 @@ std::optional<std::uint64_t> parse_size(std::string_view text) {
   return n * found->second;
 }
 
+// The released values are 1e-6 and 1e-5; what lies far from them is a slip, and NaN too.
+const CLI::Validator kLatentEps(
+    [](std::string& text) {
+      float eps = 0;
+      const bool good = CLI::detail::lexical_cast(text, eps) && eps >= 1e-12F && eps <= 1e-2F;
+      return good ? std::string() : "want a number from 1e-12 to 1e-2, not " + text;
+    },
+    "");
+
+const CLI::Validator kOutputName(
+    [](std::string& text) {
+      return text == "-" ? std::string("want a file: stdout is for the text alone") : std::string();
+    },
+    "");
+
 // CLI11's own sizes let -1 wrap around and end a number beyond 64 bits in an exception.
 const CLI::Validator kSize(
     [](std::string& text) {
@@ -145,7 +160,7 @@ void add_run_flags(CLI::App& command, RunOptions& o) {
   command
       .add_option("--latent-norm-eps", o.latent_norm_eps,
                   "epsilon of the MLA latent norms [default: the checkpoint's, else 1e-6]")
-      ->check(CLI::PositiveNumber);
+      ->check(kLatentEps);
   add_prompt_flags(command, o);
   add_io_flags(command, o);
   command.parse_complete_callback([&o] {
@@ -153,11 +168,15 @@ void add_run_flags(CLI::App& command, RunOptions& o) {
       throw CLI::ValidationError("--direct", "a mapping is the page cache: excludes --io mmap");
     }
   });
-  command.add_option("--dump-logits", o.dump_logits,
-                     "file for float32 [positions][vocabulary], prompt and generated");
-  command.add_option("--dump-routes", o.dump_routes,
-                     "file for the chosen experts, a JSON line a position");
-  command.add_option("--json", o.json, "file for the whole report");
+  command
+      .add_option("--dump-logits", o.dump_logits,
+                  "file for float32 [positions][vocabulary], prompt and generated")
+      ->check(kOutputName);
+  command
+      .add_option("--dump-routes", o.dump_routes,
+                  "file for the chosen experts, a JSON line a position")
+      ->check(kOutputName);
+  command.add_option("--json", o.json, "file for the whole report")->check(kOutputName);
 }
 
 io::Result<engine::SessionOptions> session_options(const RunOptions& o, std::uint32_t context,

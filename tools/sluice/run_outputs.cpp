@@ -16,6 +16,13 @@ io::Status create_into(const std::string& name, std::optional<OutputFile>& to) {
 
 io::Result<RunOutputs> RunOutputs::create(const RunOptions& options, const engine::Config& config) {
   RunOutputs outputs;
+  for (const auto& [a, b] : {std::pair(&options.dump_logits, &options.json),
+                             std::pair(&options.dump_logits, &options.dump_routes),
+                             std::pair(&options.json, &options.dump_routes)}) {
+    if (!a->empty() && *a == *b) {
+      return io::Error{io::Errc::invalid, 0, "two outputs are to be written to " + *a};
+    }
+  }
   std::optional<OutputFile> routes;
   io::Status done = create_into(options.dump_logits, outputs.logits_);
   if (done) done = create_into(options.json, outputs.json_);

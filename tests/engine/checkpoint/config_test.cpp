@@ -196,6 +196,8 @@ TEST_CASE("config: settings that would change the formulas are unsupported by na
   CHECK(contains(error("hidden_act", "silu").message, "silu"));
   CHECK(contains(error("moe_router_activation_func", "softmax").message, "softmax"));
   CHECK(error("topk_group", 2).code == io::Errc::unsupported);
+  CHECK(contains(error("topk_method", "greedy").message, "greedy"));
+  CHECK(error("tie_word_embeddings", true).code == io::Errc::unsupported);
   CHECK(error_after([](Json& root, Json&) { root["tie_word_embeddings"] = true; }).code ==
         io::Errc::unsupported);
 }
