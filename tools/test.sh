@@ -47,7 +47,7 @@ which=${1:-all}
 sanitized="-Db_lundef=false -Doptimization=1 -Ddebug=false"
 case $which in all | release) build_and_test build "" "" ;; esac
 case $which in all | asan)
-  build_and_test build-asan "-Db_sanitize=address,undefined $sanitized" "" --no-suite long ;;
+  build_and_test build-asan "-Db_sanitize=address,undefined $sanitized" "" ;;
 esac
 case $which in all | tsan)
   TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp halt_on_error=1" \
