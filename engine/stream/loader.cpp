@@ -51,7 +51,7 @@ Loader::~Loader() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
-    nudge();
+    if (reader_) reader_->wake();  // however many reads it waits for
   }
   if (io_thread_.joinable()) io_thread_.join();
 }
