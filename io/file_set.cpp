@@ -145,22 +145,22 @@ Window FileSet::window(const ByteRange& range) const {
           .n_needed_bytes = static_cast<std::uint32_t>(end - begin)};
 }
 
-Status read_range(const FileSet& files, const ByteRange& range, std::span<std::byte> to) {
-  assert(to.size() == range.n_bytes);
-  const Window window = files.window(range);
-  Result<Buffer> buffer = Buffer::create(window.n_bytes);
-  if (!buffer) return std::move(buffer.error());
-  const std::string doing = "read " + files.path(range.file_idx).string();
+Status read_window(const FileSet& files, const Window& window, std::span<std::byte> to) {
+  assert(to.size() >= window.n_bytes);
+  const std::uint64_t offset_bytes = window.offset_bytes + window.lead_bytes;
+  const std::uint64_t want_bytes = window.n_needed_bytes - window.lead_bytes;
+  const auto where = [&] {
+    return fmt::format("read {}: {} bytes at offset {}", files.path(window.file_idx).string(),
+                       want_bytes, offset_bytes);
+  };
   std::size_t n_done = 0;
   while (n_done < window.n_needed_bytes) {
-    const ssize_t n =
-        pread(files.fd(range.file_idx), buffer->data() + n_done, window.n_bytes - n_done,
-              static_cast<off_t>(window.offset_bytes + n_done));
+    const ssize_t n = pread(files.fd(window.file_idx), to.data() + n_done, window.n_bytes - n_done,
+                            static_cast<off_t>(window.offset_bytes + n_done));
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (n < 0) {
       const int sys = errno;  // before a call that may change it
-      return system_error(
-          sys, fmt::format("{}: {} bytes at offset {}", doing, range.n_bytes, range.offset_bytes));
+      return system_error(sys, where());
     }
     // After a short read in mid-file a direct read goes on from an aligned place.
     const std::size_t reached = n_done + static_cast<std::size_t>(n);
@@ -168,11 +168,21 @@ Status read_range(const FileSet& files, const ByteRange& range, std::span<std::b
     const std::size_t next = reached / files.alignment_bytes() * files.alignment_bytes();
     if (next <= n_done) {
       return Error{Errc::corrupt, 0,
-                   fmt::format("{} at offset {}: want {} bytes, got {}", doing, range.offset_bytes,
-                               range.n_bytes,
+                   fmt::format("{}: got {}", where(),
                                reached < window.lead_bytes ? 0 : reached - window.lead_bytes)};
     }
     n_done = next;
+  }
+  return {};
+}
+
+Status read_range(const FileSet& files, const ByteRange& range, std::span<std::byte> to) {
+  assert(to.size() == range.n_bytes);
+  const Window window = files.window(range);
+  Result<Buffer> buffer = Buffer::create(window.n_bytes);
+  if (!buffer) return std::move(buffer.error());
+  if (Status read = read_window(files, window, {buffer->data(), window.n_bytes}); !read) {
+    return read;
   }
   std::memcpy(to.data(), buffer->data() + window.lead_bytes, to.size());
   return {};

@@ -7,6 +7,7 @@
 
 #include "engine/host/cpus.h"
 #include "engine/host/memory.h"
+#include "tools/sluice/progress.h"
 
 namespace sluice {
 namespace {
@@ -31,13 +32,6 @@ Totals total(const LoaderCounts& counts) {
     sum.stall_seconds += 1e-9 * static_cast<double>(kind.stall_ns);
   }
   return sum;
-}
-
-std::string size_text(std::uint64_t n_bytes) {
-  const auto n = static_cast<double>(n_bytes);
-  if (n >= 1e9) return fmt::format("{:.2f} GB", n / 1e9);
-  if (n >= 1e6) return fmt::format("{:.1f} MB", n / 1e6);
-  return fmt::format("{:.1f} kB", n / 1e3);
 }
 
 const char* stop_text(const RunReport& report) {

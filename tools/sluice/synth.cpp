@@ -1,7 +1,6 @@
 #include "engine/synth/synth.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cstdio>
@@ -12,6 +11,7 @@
 
 #include "tools/sluice/command.h"
 #include "tools/sluice/interrupt.h"
+#include "tools/sluice/progress.h"
 
 namespace sluice {
 namespace {
@@ -100,18 +100,13 @@ io::Result<engine::Geometry> make_geometry(const Options& options) {
   return geometry;
 }
 
-void show_progress(std::uint64_t n_done_bytes, std::uint64_t n_bytes) {
-  std::fprintf(stderr, "\rwriting %.1f of %.1f MiB", static_cast<double>(n_done_bytes) / 1048576.0,
-               static_cast<double>(n_bytes) / 1048576.0);
-  if (n_done_bytes == n_bytes) std::fputc('\n', stderr);
-}
-
 io::Status synth(const Options& options) {
   io::Result<engine::Geometry> geometry = make_geometry(options);
   if (!geometry) return std::move(geometry.error());
   engine::SynthOptions synth_options;
   synth_options.interrupted = &catch_interrupts();
-  if (isatty(STDERR_FILENO) == 1) synth_options.progress = show_progress;
+  Progress progress("synth");
+  synth_options.progress = progress.callback();
   if (io::Status status = engine::write_made_up(*geometry, options.out, synth_options); !status) {
     return status;
   }
