@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <system_error>
 
 namespace io {
 namespace {
@@ -88,5 +89,28 @@ Status Fd::read_exact(std::uint64_t offset_bytes, std::span<std::byte> to) const
 }
 
 void Fd::expect_random_access() const { posix_fadvise(fd_, 0, 0, POSIX_FADV_RANDOM); }
+
+Result<std::string> read_file(const std::filesystem::path& file, std::uint64_t max_bytes) {
+  std::error_code ignored;
+  if (std::filesystem::exists(file, ignored) && !std::filesystem::is_regular_file(file, ignored)) {
+    return Error{Errc::invalid, 0, file.string() + ": not a file"};
+  }
+  Result<Fd> fd = Fd::open(file);
+  if (!fd) {
+    if (fd.error().sys == ENOENT) fd.error().code = Errc::missing;
+    return std::move(fd.error());
+  }
+  Result<std::uint64_t> n_bytes = fd->size_bytes();
+  if (!n_bytes) return std::move(n_bytes.error()).within(file.string());
+  if (*n_bytes > max_bytes) {
+    return Error{Errc::invalid, 0,
+                 fmt::format("{}: {} bytes, the limit is {}", file.string(), *n_bytes, max_bytes)};
+  }
+  std::string bytes(*n_bytes, '\0');
+  if (Status read = fd->read_exact(0, std::as_writable_bytes(std::span(bytes))); !read) {
+    return std::move(read.error()).within(file.string());
+  }
+  return bytes;
+}
 
 }  // namespace io

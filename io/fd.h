@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "io/error.h"
@@ -40,5 +41,9 @@ class Fd {
  private:
   int fd_ = -1;
 };
+
+// All of a small file.  Errors: system; missing, if it is not there; invalid, if it is no file or
+// larger than the limit, with both numbers.
+Result<std::string> read_file(const std::filesystem::path& file, std::uint64_t max_bytes);
 
 }  // namespace io

@@ -19,8 +19,9 @@ io::BlockId Catalogue::embedding_row(std::uint32_t token_id) const {
 io::ByteRange Catalogue::range(io::BlockId block) const {
   assert(block.value < n_blocks());
   if (block.value < blocks.size()) return blocks[block.value];
-  const std::uint64_t row = block.value - blocks.size();
-  return {embedding.file_idx, embedding.offset_bytes + row * embedding_row_bytes,
+  const std::size_t row = block.value - blocks.size();
+  const io::ByteRange& piece = embedding[row / n_embedding_piece_rows];
+  return {piece.file_idx, piece.offset_bytes + row % n_embedding_piece_rows * embedding_row_bytes,
           embedding_row_bytes};
 }
 

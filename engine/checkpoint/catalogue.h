@@ -49,9 +49,9 @@ struct Matrix {
   std::uint32_t layer_idx = 0;  // n_layers for lm_head
   std::uint32_t n_rows = 0;
   std::uint32_t n_cols = 0;
-  io::ByteRange range;
   std::uint32_t first_tile_idx = 0;  // its tiles are [first_tile_idx, first_tile_idx + n_tiles)
   std::uint32_t n_tiles = 0;
+  [[nodiscard]] std::uint64_t n_bytes() const { return 2 * std::uint64_t{n_rows} * n_cols; }
 };
 
 // Consecutive rows of one matrix; tile i is block i.
@@ -87,13 +87,15 @@ struct Catalogue {
 
   std::vector<Matrix> matrices;  // in order of consumption, lm_head last
   std::vector<Tile> tiles;
-  std::vector<io::ByteRange> blocks;  // tiles, then experts; embedding rows follow by formula
+  std::vector<io::ByteRange> blocks;  // tiles, then experts; see `range` for embedding rows
 
   ExpertLayout expert_layout;
   std::uint32_t n_experts = 0;             // per routed layer
   std::vector<std::int32_t> routed_layer;  // [n_layers]: index among routed layers, or -1
 
-  io::ByteRange embedding;  // bf16 [vocab_size, hidden_size]
+  // bf16 [vocab_size, hidden_size], in pieces of so many rows, of which the last may have fewer.
+  std::vector<io::ByteRange> embedding;
+  std::uint32_t n_embedding_piece_rows = 0;
   std::uint32_t vocab_size = 0;
   std::uint64_t embedding_row_bytes = 0;
 

@@ -59,7 +59,8 @@ class Builder {
           catalogue_.small.emplace(prefix + specs[i].suffix, tensor);
           break;
         case Role::embedding:
-          catalogue_.embedding = tensor.range;
+          catalogue_.embedding = {tensor.range};
+          catalogue_.n_embedding_piece_rows = config_.vocab_size;
           break;
       }
     }
@@ -70,22 +71,18 @@ class Builder {
                   layer_idx,
                   static_cast<std::uint32_t>(tensor.shape[0]),
                   static_cast<std::uint32_t>(tensor.shape[1]),
-                  tensor.range,
                   catalogue_.n_tiles(),
                   0};
     const std::uint64_t row_bytes = matrix.n_cols * kBf16Bytes;
-    // One head of kv_b is used as a whole: its key rows and its value rows.
-    const std::uint64_t unit =
-        weight == Weight::mla_kv_b ? config_.qk_nope_head_dim + config_.v_head_dim : 1;
-    const std::uint64_t n_units = std::max<std::uint64_t>(1, tile_bytes_ / (row_bytes * unit));
-    const std::uint64_t n_tile_rows = std::min<std::uint64_t>(n_units * unit, matrix.n_rows);
+    const std::uint64_t n_tile_rows = std::min<std::uint64_t>(
+        rows_per_tile(config_, weight, matrix.n_cols, tile_bytes_), matrix.n_rows);
     const auto matrix_idx = static_cast<std::uint32_t>(catalogue_.matrices.size());
     for (std::uint64_t row = 0; row < matrix.n_rows; row += n_tile_rows) {
       const std::uint64_t n_rows = std::min<std::uint64_t>(n_tile_rows, matrix.n_rows - row);
       catalogue_.tiles.push_back(
           {matrix_idx, static_cast<std::uint32_t>(row), static_cast<std::uint32_t>(n_rows)});
       catalogue_.blocks.push_back(
-          {matrix.range.file_idx, matrix.range.offset_bytes + row * row_bytes, n_rows * row_bytes});
+          {tensor.range.file_idx, tensor.range.offset_bytes + row * row_bytes, n_rows * row_bytes});
     }
     matrix.n_tiles = catalogue_.n_tiles() - matrix.first_tile_idx;
     catalogue_.matrices.push_back(matrix);
@@ -183,6 +180,16 @@ class Builder {
 };
 
 }  // namespace
+
+std::uint32_t rows_per_unit(const Config& config, Weight weight) {
+  return weight == Weight::mla_kv_b ? config.qk_nope_head_dim + config.v_head_dim : 1;
+}
+
+std::uint64_t rows_per_tile(const Config& config, Weight weight, std::uint64_t n_cols,
+                            std::uint64_t tile_bytes) {
+  const std::uint64_t unit = rows_per_unit(config, weight);
+  return unit * std::max<std::uint64_t>(1, tile_bytes / (n_cols * kBf16Bytes * unit));
+}
 
 io::Result<Catalogue> build_catalogue(const Inventory& inventory, std::uint64_t tile_bytes) {
   assert(tile_bytes > 0);

@@ -40,13 +40,13 @@ Census::Count& of_dtype(Census& census, Dtype dtype) {
 
 }  // namespace
 
-void count_tensor(Census& census, Kind kind, const TensorEntry& tensor) {
+void count_tensor(Census& census, Kind kind, const TensorEntry& tensor, std::uint64_t n) {
   const std::uint64_t n_parameters = count_parameters(tensor);
   for (Census::Count* count :
        {&census.total, &of_kind(census, kind), &of_dtype(census, tensor.dtype)}) {
-    ++count->n_tensors;
-    count->n_bytes += tensor.end_bytes - tensor.begin_bytes;
-    count->n_parameters += n_parameters;
+    count->n_tensors += n;
+    count->n_bytes += n * (tensor.end_bytes - tensor.begin_bytes);
+    count->n_parameters += n * n_parameters;
   }
 }
 

@@ -7,7 +7,7 @@
 
 namespace engine {
 
-// Adds one tensor.  A packed byte holds two MXFP4 parameters; scales hold none.
-void count_tensor(Census& census, Kind kind, const TensorEntry& tensor);
+// Adds `n` tensors like this one.  A packed byte holds two MXFP4 parameters; scales hold none.
+void count_tensor(Census& census, Kind kind, const TensorEntry& tensor, std::uint64_t n = 1);
 
 }  // namespace engine

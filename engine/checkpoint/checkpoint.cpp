@@ -1,16 +1,14 @@
 #include "engine/checkpoint/checkpoint.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <span>
 #include <system_error>
 #include <utility>
 
 #include "engine/checkpoint/catalogue_build.h"
 #include "engine/checkpoint/census.h"
+#include "engine/checkpoint/container.h"
 #include "engine/checkpoint/folder_survey.h"
 #include "engine/checkpoint/holes.h"
 #include "engine/checkpoint/inventory.h"
@@ -20,34 +18,6 @@
 
 namespace engine {
 namespace {
-
-constexpr std::uint64_t kMaxConfigBytes = 16 << 20;
-
-io::Result<Config> read_config(const std::filesystem::path& file) {
-  std::error_code ignored;
-  if (std::filesystem::exists(file, ignored) && !std::filesystem::is_regular_file(file, ignored)) {
-    return io::Error{io::Errc::invalid, 0, file.string() + ": not a file"};
-  }
-  io::Result<io::Fd> fd = io::Fd::open(file);
-  if (!fd) {
-    if (fd.error().sys == ENOENT) fd.error().code = io::Errc::missing;
-    return std::move(fd.error());
-  }
-  io::Result<std::uint64_t> n_bytes = fd->size_bytes();
-  if (!n_bytes) return std::move(n_bytes.error()).within(file.string());
-  if (*n_bytes > kMaxConfigBytes) {
-    return io::Error{
-        io::Errc::invalid, 0,
-        fmt::format("{}: {} bytes, the limit is {}", file.string(), *n_bytes, kMaxConfigBytes)};
-  }
-  std::string json(*n_bytes, '\0');
-  if (io::Status status = fd->read_exact(0, std::as_writable_bytes(std::span(json))); !status) {
-    return std::move(status.error()).within(file.string());
-  }
-  io::Result<Config> config = parse_config(json);
-  if (!config) return std::move(config.error()).within(file.string());
-  return config;
-}
 
 // Reads every header once, one file open at a time, and collects what each says.
 class Opener {
@@ -267,15 +237,13 @@ class Opener {
   Census census_;
 };
 
-}  // namespace
-
-io::Result<Checkpoint> open_checkpoint(const std::filesystem::path& folder,
-                                       const OpenOptions& options) {
+io::Result<Checkpoint> open_released(const std::filesystem::path& folder,
+                                     const OpenOptions& options) {
   Checkpoint checkpoint;
   checkpoint.folder = folder;
   io::Result<ShardIndex> index = ShardIndex::open(folder);
   if (!index) return std::move(index.error());
-  io::Result<Config> config = read_config(folder / "config.json");
+  io::Result<Config> config = read_config(folder / kConfigName);
   if (!config) return std::move(config.error());
   checkpoint.config = std::move(*config);
 
@@ -290,6 +258,32 @@ io::Result<Checkpoint> open_checkpoint(const std::filesystem::path& folder,
   checkpoint.catalogue = std::move(*catalogue);
   checkpoint.census = opener.census();
   return checkpoint;
+}
+
+}  // namespace
+
+io::Result<Config> read_config(const std::filesystem::path& file) {
+  constexpr std::uint64_t kMaxConfigBytes = 16 << 20;
+  io::Result<std::string> json = io::read_file(file, kMaxConfigBytes);
+  if (!json) return std::move(json.error());
+  io::Result<Config> config = parse_config(*json);
+  if (!config) return std::move(config.error()).within(file.string());
+  return config;
+}
+
+io::Result<Checkpoint> open_checkpoint(const std::filesystem::path& folder,
+                                       const OpenOptions& options) {
+  std::error_code ignored;
+  if (std::filesystem::exists(folder / kContainerIndexName, ignored)) {
+    return open_container(folder, options);
+  }
+  if (std::filesystem::exists(folder / kPackJournalName, ignored)) {
+    return io::Error{io::Errc::missing, 0,
+                     fmt::format("{}: an unfinished container; the same sluice pack (or synth) "
+                                 "again goes on where it stopped",
+                                 folder.string())};
+  }
+  return open_released(folder, options);
 }
 
 }  // namespace engine

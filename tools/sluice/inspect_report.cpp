@@ -50,7 +50,7 @@ std::map<std::string, LayerKind> count_layer_kinds(const Checkpoint& checkpoint)
   for (const engine::Matrix& matrix : checkpoint.catalogue.matrices) {
     if (matrix.layer_idx >= config.n_layers) continue;
     LayerKind& kind = kinds[kind_name(config, matrix.layer_idx)];
-    kind.n_matrix_bytes += matrix.range.n_bytes;
+    kind.n_matrix_bytes += matrix.n_bytes();
     kind.n_tiles += matrix.n_tiles;
   }
   for (const auto& [name, tensor] : checkpoint.catalogue.small) {

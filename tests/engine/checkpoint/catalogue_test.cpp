@@ -33,6 +33,7 @@ TEST_CASE("catalogue: tiles cover each matrix once, in order, and fit the tile s
       // 28 rows are one head of kv_b in this model.
       const std::uint64_t unit = matrix.weight == Weight::mla_kv_b ? 28 : 1;
       REQUIRE(matrix.first_tile_idx == next_tile);
+      const io::ByteRange first = catalogue.blocks[next_tile];
       std::uint32_t next_row = 0;
       for (std::uint32_t i = 0; i < matrix.n_tiles; ++i, ++next_tile) {
         const Tile& tile = catalogue.tiles[next_tile];
@@ -43,7 +44,7 @@ TEST_CASE("catalogue: tiles cover each matrix once, in order, and fit the tile s
         const bool fits = tile.n_rows * row_bytes <= tile_bytes || tile.n_rows == unit;
         CHECK(fits);
         CHECK(catalogue.blocks[next_tile] ==
-              io::ByteRange{matrix.range.file_idx, matrix.range.offset_bytes + next_row * row_bytes,
+              io::ByteRange{first.file_idx, first.offset_bytes + next_row * row_bytes,
                             tile.n_rows * row_bytes});
         next_row += tile.n_rows;
       }
@@ -71,7 +72,7 @@ TEST_CASE("catalogue: blocks lie inside their files and share no byte") {
   const Catalogue& catalogue = checkpoint.catalogue;
   std::vector<io::ByteRange> ranges = catalogue.blocks;
   for (const auto& [name, tensor] : catalogue.small) ranges.push_back(tensor.range);
-  ranges.push_back(catalogue.embedding);
+  ranges.push_back(catalogue.embedding.at(0));
   std::sort(ranges.begin(), ranges.end(), [](const io::ByteRange& a, const io::ByteRange& b) {
     return std::tuple(a.file_idx, a.offset_bytes) < std::tuple(b.file_idx, b.offset_bytes);
   });
@@ -99,7 +100,7 @@ TEST_CASE("catalogue: experts and embedding rows are numbered behind the tiles")
   const io::ByteRange row = catalogue.range(catalogue.embedding_row(63));
   CHECK(row.n_bytes == 192);
   CHECK(row.offset_bytes + row.n_bytes ==
-        catalogue.embedding.offset_bytes + catalogue.embedding.n_bytes);
+        catalogue.embedding[0].offset_bytes + catalogue.embedding[0].n_bytes);
 }
 
 TEST_CASE("catalogue: the expert layout is that of the file") {
