@@ -23,9 +23,9 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/shard_index.h"
 #include "engine/synth/geometry.h"
-#include "engine/synth/out_file.h"
 #include "engine/synth/released_json.h"
 #include "engine/synth/shard_layout.h"
+#include "io/out_file.h"
 
 namespace {
 
@@ -81,7 +81,7 @@ std::vector<ShardTensor> vision_tensors(std::string_view name, std::size_t n_ten
 void write_sparse_shard(const std::filesystem::path& file,
                         const std::vector<ShardTensor>& tensors) {
   const std::string header = engine::shard_header(tensors);
-  io::Result<engine::OutFile> out = engine::OutFile::create(file);
+  io::Result<io::OutFile> out = io::OutFile::create(file);
   require(out ? io::Status() : io::Status(out.error()));
   require(out->write(header));
   std::uint64_t n_bytes = header.size();
@@ -93,7 +93,7 @@ void write_sparse_shard(const std::filesystem::path& file,
 }
 
 void write_text(const std::filesystem::path& file, const std::string& text) {
-  io::Result<engine::OutFile> out = engine::OutFile::create(file);
+  io::Result<io::OutFile> out = io::OutFile::create(file);
   require(out ? io::Status() : io::Status(out.error()));
   require(out->write(text));
 }

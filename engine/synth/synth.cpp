@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "engine/checkpoint/shard_index.h"
-#include "engine/synth/out_file.h"
 #include "engine/synth/released_json.h"
 #include "engine/synth/shard_layout.h"
 #include "engine/synth/weight_formula.h"
+#include "io/out_file.h"
 
 namespace engine {
 namespace {
@@ -49,16 +49,12 @@ class PartialFolder {
 
   // Does not replace a folder that has appeared meanwhile.
   io::Status publish() {
-    if (io::Status status = sync_folder(path_); !status) return status;
+    if (io::Status status = io::sync_folder(path_); !status) return status;
     if (::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, out_.c_str(), RENAME_NOREPLACE) != 0) {
       return io::system_error(errno, fmt::format("rename {} to {}", path_.string(), out_.string()));
     }
     owned_ = false;
-    return sync_folder(parent(out_));
-  }
-
-  static fs::path parent(const fs::path& path) {
-    return path.has_parent_path() ? path.parent_path() : fs::path(".");
+    return io::sync_folder(io::parent_folder(out_));
   }
 
   [[nodiscard]] const fs::path& path() const { return path_; }
@@ -101,7 +97,7 @@ class Writer {
 
  private:
   io::Status write_shard(const std::string& name, const std::vector<ShardTensor>& tensors) {
-    io::Result<OutFile> file = OutFile::create(folder_ / name);
+    io::Result<io::OutFile> file = io::OutFile::create(folder_ / name);
     if (!file) return std::move(file.error());
     const std::string header = shard_header(tensors);
     if (io::Status status = file->write(header); !status) return status;
@@ -112,7 +108,7 @@ class Writer {
     return file->sync();
   }
 
-  io::Status write_tensor(OutFile& file, const ShardTensor& tensor) {
+  io::Status write_tensor(io::OutFile& file, const ShardTensor& tensor) {
     const WeightFormula formula(geometry_, tensor);
     const std::uint64_t element_bytes = dtype_bytes(tensor.dtype);
     for (std::uint64_t at = 0; at < tensor.n_bytes(); at += kChunkBytes) {
@@ -139,7 +135,7 @@ class Writer {
   }
 
   io::Status write_index(std::uint32_t n_shards) {
-    io::Result<OutFile> file = OutFile::create(folder_ / ShardIndex::kFileName);
+    io::Result<io::OutFile> file = io::OutFile::create(folder_ / ShardIndex::kFileName);
     if (!file) return std::move(file.error());
     std::string text =
         fmt::format(R"({{"metadata":{{"total_size":{}}},"weight_map":{{)", n_tensor_bytes_);
@@ -155,7 +151,7 @@ class Writer {
   }
 
   io::Status write_text(std::string_view name, const std::string& text) {
-    io::Result<OutFile> file = OutFile::create(folder_ / name);
+    io::Result<io::OutFile> file = io::OutFile::create(folder_ / name);
     if (!file) return std::move(file.error());
     if (io::Status status = file->write(text); !status) return status;
     return file->sync();
@@ -225,7 +221,7 @@ io::Status write_made_up(const Geometry& geometry, const fs::path& out,
     return io::Error{io::Errc::invalid, 0, target.string() + ": exists already"};
   }
   if (io::Status status = check_geometry(geometry); !status) return status;
-  if (io::Status status = check_space(geometry, PartialFolder::parent(target)); !status) {
+  if (io::Status status = check_space(geometry, io::parent_folder(target)); !status) {
     return status;
   }
   PartialFolder folder(target);

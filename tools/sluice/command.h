@@ -10,6 +10,7 @@
 namespace sluice {
 
 void add_inspect(CLI::App& app, int& exit_code);
+void add_pack(CLI::App& app, int& exit_code);
 void add_run(CLI::App& app, int& exit_code);
 void add_synth(CLI::App& app, int& exit_code);
 

@@ -22,6 +22,7 @@ int main(int argc, char** argv) {
   int exit_code = 0;
   sluice::add_run(app, exit_code);
   sluice::add_inspect(app, exit_code);
+  sluice::add_pack(app, exit_code);
   sluice::add_synth(app, exit_code);
   try {
     app.parse(argc, argv);
