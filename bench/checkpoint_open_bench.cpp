@@ -99,7 +99,7 @@ void write_text(const std::filesystem::path& file, const std::string& text) {
 }
 
 void write_released_set(const std::filesystem::path& folder) {
-  io::Result<engine::Geometry> geometry = engine::find_geometry("k3");
+  io::Result<engine::Geometry> geometry = engine::find_geometry("kimi-k3");
   require(geometry ? io::Status() : io::Status(geometry.error()));
   constexpr std::uint32_t kShards = 96;
   std::string index = R"({"metadata":{"total_size":1560860324864},"weight_map":{)";

@@ -87,7 +87,7 @@ Geometry nano() {
   return geometry;
 }
 
-Geometry k3() {
+Geometry kimi_k3() {
   Geometry geometry{small_config(), 128, Gain::fan_in, 1};
   Config& config = geometry.config;
   config.n_layers = 93;
@@ -109,6 +109,24 @@ Geometry k3() {
   config.moe_intermediate_size = 3072;
   config.latent_size = 3584;
   config.vocab_size = 163840;
+  return geometry;
+}
+
+// A quarter of the widths and of the experts, a quarter of the layers, and K3's vocabulary.
+Geometry mini() {
+  Geometry geometry = kimi_k3();
+  geometry.a_log_size = 32;
+  Config& config = geometry.config;
+  config.n_layers = 24;
+  config.hidden_size = 1792;
+  config.intermediate_size = 8448;
+  config.mla_layers = spread_mla_layers(24);
+  config.n_heads = 24;
+  config.q_lora_rank = 384;
+  config.kda_n_heads = 24;
+  config.n_experts = 224;
+  config.moe_intermediate_size = 768;
+  config.latent_size = 896;
   return geometry;
 }
 
@@ -134,15 +152,17 @@ io::Result<Geometry> find_geometry(std::string_view name) {
     std::string_view name;
     Geometry (*make)();
   };
-  constexpr Preset kPresets[] = {{"tiny", tiny}, {"deep25", deep25}, {"nano", nano}, {"k3", k3}};
+  constexpr Preset kPresets[] = {
+      {"tiny", tiny}, {"deep25", deep25}, {"nano", nano}, {"mini", mini}, {"kimi-k3", kimi_k3}};
   for (const Preset& preset : kPresets) {
     if (preset.name != name) continue;
     Geometry geometry = preset.make();
     set_token_ids(geometry.config);
     return geometry;
   }
-  return io::Error{io::Errc::invalid, 0,
-                   fmt::format("geometry {} is not known: tiny, deep25, nano or k3", name)};
+  return io::Error{
+      io::Errc::invalid, 0,
+      fmt::format("geometry {} is not known: tiny, deep25, nano, mini or kimi-k3", name)};
 }
 
 }  // namespace engine

@@ -24,7 +24,8 @@ struct Geometry {
 };
 
 // Starting values by name: "tiny" (the published test model), "deep25" (25 layers, three AttnRes
-// blocks), "nano" (13 layers), "k3" (the released sizes, 1.56 TB).
+// blocks), "nano" (13 layers), "mini" (24 layers, 224 experts, K3's vocabulary, 8.6 GB), "kimi-k3"
+// (the released sizes, 1.56 TB).
 // Errors: invalid, listing the names.
 io::Result<Geometry> find_geometry(std::string_view name);
 

@@ -125,7 +125,7 @@ void add_synth(CLI::App& app, int& exit_code) {
   command->add_option("OUT", options->out, "folder to write; must not exist")->required();
   command->add_option("--geometry", options->preset, "sizes to start from")
       ->capture_default_str()
-      ->check(CLI::IsMember({"tiny", "deep25", "nano", "k3"}));
+      ->check(CLI::IsMember({"tiny", "deep25", "nano", "mini", "kimi-k3"}));
   command->add_option("--seed", options->seed, "seed of the weights [as the geometry has it]");
   command
       ->add_option("--gain", options->gain,

@@ -17,7 +17,7 @@ namespace {
 using testing::contains;
 using testing::Json;
 
-Json released(std::string_view name = "k3") {
+Json released(std::string_view name = "kimi-k3") {
   io::Result<Geometry> geometry = find_geometry(name);
   REQUIRE(geometry);
   return Json::parse(released_config(geometry->config));

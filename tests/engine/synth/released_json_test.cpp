@@ -13,7 +13,7 @@ namespace engine {
 namespace {
 
 TEST_CASE("released json: the config reads back as it was") {
-  for (const char* name : {"tiny", "deep25", "nano", "k3"}) {
+  for (const char* name : {"tiny", "deep25", "nano", "kimi-k3"}) {
     CAPTURE(name);
     io::Result<Geometry> geometry = find_geometry(name);
     REQUIRE(geometry);

@@ -16,7 +16,7 @@ struct Shard {
 };
 
 Shard lay_out(std::uint32_t shard_idx) {
-  io::Result<Geometry> geometry = find_geometry("k3");
+  io::Result<Geometry> geometry = find_geometry("kimi-k3");
   REQUIRE(geometry);
   const std::vector<ShardTensor> tensors = shard_tensors(*geometry, shard_idx);
   Shard shard{0, shard_header(tensors).size() - 8, {}};

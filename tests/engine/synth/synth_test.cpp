@@ -44,7 +44,7 @@ TEST_CASE("synth: what it writes opens, and takes the bytes it said") {
 
 TEST_CASE("synth: the released text model takes its released size") {
   // The sum of shards 1 to 94.
-  CHECK(synth_bytes(geometry_of("k3")) == 1560936091448 - 92289328 - 802448352);
+  CHECK(synth_bytes(geometry_of("kimi-k3")) == 1560936091448 - 92289328 - 802448352);
 }
 
 TEST_CASE("synth: an existing folder is left alone") {
@@ -77,7 +77,7 @@ TEST_CASE("synth: too little space is refused with both numbers") {
     MESSAGE("skipped: there is room for the whole model");
     return;
   }
-  const io::Status status = write_made_up(geometry_of("k3"), folder.path() / "m");
+  const io::Status status = write_made_up(geometry_of("kimi-k3"), folder.path() / "m");
   REQUIRE(!status);
   CHECK(status.error().code == io::Errc::no_memory);
   CHECK(contains(status.error().message, "bytes are needed"));
