@@ -148,9 +148,20 @@ ContainerIndex cut_blocks(const Config& config, const ModelTensors& tensors,
   return Cutter(config, tensors, options).cut();
 }
 
-void place_blocks(ContainerIndex& index) {
-  for (Block& block : index.blocks) {
+void place_blocks(ContainerIndex& index, std::span<const std::uint32_t> same_as) {
+  assert(same_as.empty() || same_as.size() == index.blocks.size());
+  for (std::uint32_t b = 0; b < index.blocks.size(); ++b) {
+    Block& block = index.blocks[b];
     if (block.kind == BlockKind::expert && !index.has_experts) continue;
+    if (!same_as.empty() && same_as[b] != b) {
+      const Block& other = index.blocks[same_as[b]];
+      assert(same_as[b] < b && other.n_stored_bytes == block.n_stored_bytes);
+      block.file_idx = other.file_idx;
+      block.offset_bytes = other.offset_bytes;
+      block.has_checksum = true;
+      index.is_aliased = true;
+      continue;
+    }
     std::string name = file_name(block);
     if (index.files.empty() || index.files.back().name != name) {
       index.files.push_back({ContainerIndex::FileKind::data, std::move(name)});

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,7 +33,8 @@ ContainerIndex cut_blocks(const Config& config, const ModelTensors& tensors,
                           const LayoutOptions& options);
 
 // Puts blocks into data files, one after another; experts only if the index has them.
-void place_blocks(ContainerIndex& index);
+//   same_as   by block: an earlier one whose bytes it shares, or itself; empty: none shares
+void place_blocks(ContainerIndex& index, std::span<const std::uint32_t> same_as = {});
 
 // Leaves the experts where they are: `shards` become files of the index, and experts[i] is the
 // place of the i-th expert block in them.

@@ -12,10 +12,10 @@
 namespace engine {
 
 struct PackOptions {
-  LayoutOptions layout;
+  LayoutOptions layout{};
   bool experts = false;      // into the container; else they stay in the shards
   bool allow_holes = false;  // zeros of a sparse shard are meant
-  WriteOptions write;
+  WriteOptions write{};
 };
 
 struct Packed {

@@ -208,4 +208,15 @@ std::string released_tokenizer_config(std::uint32_t vocab_size) {
   return root.dump(1) + "\n";
 }
 
+std::vector<std::pair<std::string, std::string>> released_texts(const Config& config) {
+  constexpr std::uint32_t kMinVocabWithTokenizer = 512;
+  std::vector<std::pair<std::string, std::string>> texts = {
+      {"config.json", released_config(config)},
+      {"generation_config.json", released_generation_config(config)}};
+  if (config.vocab_size < kMinVocabWithTokenizer) return texts;
+  texts.emplace_back("tiktoken.model", released_ranks(config.vocab_size));
+  texts.emplace_back("tokenizer_config.json", released_tokenizer_config(config.vocab_size));
+  return texts;
+}
+
 }  // namespace engine

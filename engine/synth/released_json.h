@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "engine/checkpoint/config.h"
 
@@ -20,5 +22,8 @@ std::string released_ranks(std::uint32_t vocab_size);
 
 // tokenizer_config.json: the 16 named special tokens, where the release has them.
 std::string released_tokenizer_config(std::uint32_t vocab_size);
+
+// All of these files that a model of this config has, by name.
+std::vector<std::pair<std::string, std::string>> released_texts(const Config& config);
 
 }  // namespace engine

@@ -44,16 +44,24 @@ std::uint64_t ShardTensor::n_bytes() const {
 
 std::uint32_t count_shards(const Geometry& geometry) { return geometry.config.n_layers + 1; }
 
-std::vector<ShardTensor> shard_tensors(const Geometry& geometry, std::uint32_t shard_idx) {
+std::vector<ShardTensor> trunk_tensors(const Geometry& geometry, std::uint32_t shard_idx) {
   const Config& config = geometry.config;
   const std::string text_prefix(kTextPrefix);
   std::vector<ShardTensor> tensors;
   if (shard_idx == config.n_layers) {
     add_specs(tensors, head_tensors(config), text_prefix, geometry.a_log_size);
   } else {
-    const std::string prefix = text_prefix + layer_prefix(shard_idx);
-    add_specs(tensors, layer_tensors(config, shard_idx), prefix, geometry.a_log_size);
-    if (config.is_moe(shard_idx)) add_experts(tensors, config, prefix);
+    add_specs(tensors, layer_tensors(config, shard_idx), text_prefix + layer_prefix(shard_idx),
+              geometry.a_log_size);
+  }
+  return tensors;
+}
+
+std::vector<ShardTensor> shard_tensors(const Geometry& geometry, std::uint32_t shard_idx) {
+  const Config& config = geometry.config;
+  std::vector<ShardTensor> tensors = trunk_tensors(geometry, shard_idx);
+  if (shard_idx < config.n_layers && config.is_moe(shard_idx)) {
+    add_experts(tensors, config, std::string(kTextPrefix) + layer_prefix(shard_idx));
   }
   sort_as_released(tensors);
   return tensors;

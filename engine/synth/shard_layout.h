@@ -26,6 +26,9 @@ std::uint32_t count_shards(const Geometry& geometry);
 // The tensors of shard `shard_idx`, counted from 0, in the order of their bytes.
 std::vector<ShardTensor> shard_tensors(const Geometry& geometry, std::uint32_t shard_idx);
 
+// All of these but the routed experts', in no order.
+std::vector<ShardTensor> trunk_tensors(const Geometry& geometry, std::uint32_t shard_idx);
+
 // Sorts any tensors into the released order.
 void sort_as_released(std::vector<ShardTensor>& tensors);
 

@@ -26,7 +26,6 @@ constexpr std::uint64_t kChunkBytes = 1 << 20;
 // Room for the index, tokenizer and config beside the shards.
 constexpr std::uint64_t kReserveBytes = 1 << 20;
 constexpr std::uint64_t kIndexBytesPerTensor = 150;
-constexpr std::uint32_t kMinVocabWithTokenizer = 512;
 
 // A folder that is removed with all its files unless it has been given its final name.
 class PartialFolder {
@@ -82,17 +81,10 @@ class Writer {
       if (io::Status status = write_shard(name, tensors); !status) return status;
     }
     if (io::Status status = write_index(n_shards); !status) return status;
-    const Config& config = geometry_.config;
-    if (io::Status s = write_text("config.json", released_config(config)); !s) return s;
-    if (io::Status s = write_text("generation_config.json", released_generation_config(config));
-        !s) {
-      return s;
+    for (const auto& [name, text] : released_texts(geometry_.config)) {
+      if (io::Status status = write_text(name, text); !status) return status;
     }
-    if (config.vocab_size < kMinVocabWithTokenizer) return {};
-    if (io::Status s = write_text("tiktoken.model", released_ranks(config.vocab_size)); !s) {
-      return s;
-    }
-    return write_text("tokenizer_config.json", released_tokenizer_config(config.vocab_size));
+    return {};
   }
 
  private:
@@ -168,6 +160,22 @@ class Writer {
   std::vector<std::byte> chunk_;
 };
 
+io::Status check_space(const Geometry& geometry, const fs::path& folder) {
+  std::error_code error;
+  const fs::space_info space = fs::space(folder, error);
+  if (error) return io::system_error(error.value(), "free space of " + folder.string());
+  const std::uint64_t n_experts =
+      std::uint64_t{geometry.config.n_layers} * geometry.config.n_experts;
+  const std::uint64_t n_needed =
+      synth_bytes(geometry) + 6 * n_experts * kIndexBytesPerTensor + kReserveBytes;
+  if (n_needed <= space.available) return {};
+  return io::Error{io::Errc::no_memory, ENOSPC,
+                   fmt::format("{}: {} bytes are needed, {} are free", folder.string(), n_needed,
+                               space.available)};
+}
+
+}  // namespace
+
 io::Status check_geometry(const Geometry& geometry) {
   const Config& config = geometry.config;
   if (config.vocab_size < 4) {
@@ -184,22 +192,6 @@ io::Status check_geometry(const Geometry& geometry) {
   if (!read_back) return std::move(read_back.error()).within("geometry");
   return {};
 }
-
-io::Status check_space(const Geometry& geometry, const fs::path& folder) {
-  std::error_code error;
-  const fs::space_info space = fs::space(folder, error);
-  if (error) return io::system_error(error.value(), "free space of " + folder.string());
-  const std::uint64_t n_experts =
-      std::uint64_t{geometry.config.n_layers} * geometry.config.n_experts;
-  const std::uint64_t n_needed =
-      synth_bytes(geometry) + 6 * n_experts * kIndexBytesPerTensor + kReserveBytes;
-  if (n_needed <= space.available) return {};
-  return io::Error{io::Errc::no_memory, ENOSPC,
-                   fmt::format("{}: {} bytes are needed, {} are free", folder.string(), n_needed,
-                               space.available)};
-}
-
-}  // namespace
 
 std::uint64_t synth_bytes(const Geometry& geometry) {
   std::uint64_t n_bytes = 0;

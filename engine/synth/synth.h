@@ -18,6 +18,9 @@ struct SynthOptions {
   const std::atomic<bool>* interrupted = nullptr;
 };
 
+// Errors: invalid, what no model can have.
+io::Status check_geometry(const Geometry& geometry);
+
 // Bytes of all shards.
 std::uint64_t synth_bytes(const Geometry& geometry);
 

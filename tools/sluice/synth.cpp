@@ -9,9 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "engine/synth/made_up_container.h"
 #include "tools/sluice/command.h"
 #include "tools/sluice/interrupt.h"
 #include "tools/sluice/progress.h"
+#include "tools/sluice/size_flag.h"
 
 namespace sluice {
 namespace {
@@ -21,6 +23,9 @@ using Size = std::optional<std::uint32_t>;
 // Flags over a preset; what is not given stays as the preset has it.
 struct Options {
   std::string out;
+  std::optional<std::uint64_t> alias_bytes;
+  bool container = false;
+  std::uint32_t n_jobs = engine::WriteOptions().n_jobs;
   std::string preset = "deep25";
   std::string gain;
   std::optional<std::uint64_t> seed;
@@ -100,9 +105,32 @@ io::Result<engine::Geometry> make_geometry(const Options& options) {
   return geometry;
 }
 
+io::Status synth_container(const Options& options, const engine::Geometry& geometry) {
+  Progress progress("synth");
+  const io::Result<engine::Written> written = engine::write_made_up_container(
+      geometry, options.out,
+      {.alias_bytes = options.alias_bytes,
+       .write = {
+           .n_jobs = options.n_jobs,
+           .progress = [&](std::uint64_t n_done, std::uint64_t n_resumed,
+                           std::uint64_t n_bytes) { progress.show(n_done, n_resumed, n_bytes); },
+           .interrupted = &catch_interrupts()}});
+  if (!written) return written.error();
+  if (written->was_complete) {
+    std::fprintf(stderr, "sluice: %s is a finished container of this layout already\n",
+                 options.out.c_str());
+    return {};
+  }
+  std::fprintf(stderr, "sluice: wrote %s, %s of data for a model of %s\n", options.out.c_str(),
+               size_text(written->n_bytes).c_str(),
+               size_text(engine::synth_bytes(geometry)).c_str());
+  return {};
+}
+
 io::Status synth(const Options& options) {
   io::Result<engine::Geometry> geometry = make_geometry(options);
   if (!geometry) return std::move(geometry.error());
+  if (options.container || options.alias_bytes) return synth_container(options, *geometry);
   engine::SynthOptions synth_options;
   synth_options.interrupted = &catch_interrupts();
   Progress progress("synth");
@@ -121,11 +149,22 @@ io::Status synth(const Options& options) {
 void add_synth(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
-      "synth", "Writes a made-up checkpoint of any size in the released layout.");
+      "synth",
+      "Writes a made-up checkpoint of any size, in the released layout or as a container.");
   command->add_option("OUT", options->out, "folder to write; must not exist")->required();
   command->add_option("--geometry", options->preset, "sizes to start from")
       ->capture_default_str()
       ->check(CLI::IsMember({"tiny", "deep25", "nano", "mini", "kimi-k3"}));
+  command->add_flag("--container", options->container,
+                    "write a container, as pack --experts would make of the checkpoint");
+  command
+      ->add_option("--alias", options->alias_bytes,
+                   "write a container whose blocks share bytes, so that all of it takes this much "
+                   "disk space; every read keeps its size and is one of real data")
+      ->transform(kSize);
+  command->add_option("--jobs", options->n_jobs, "of a container: blocks that are made at once")
+      ->capture_default_str()
+      ->check(CLI::Range(1U, 256U));
   command->add_option("--seed", options->seed, "seed of the weights [as the geometry has it]");
   command
       ->add_option("--gain", options->gain,
