@@ -262,6 +262,13 @@ io::Result<Checkpoint> open_released(const std::filesystem::path& folder,
 
 }  // namespace
 
+std::string format_name(const Checkpoint& checkpoint) {
+  if (!checkpoint.container) return "released checkpoint";
+  if (checkpoint.container->is_aliased) return "aliased container";
+  if (checkpoint.container->shard_folder.empty()) return "container";
+  return "container, experts in the shards of " + checkpoint.container->shard_folder.string();
+}
+
 io::Result<Config> read_config(const std::filesystem::path& file) {
   constexpr std::uint64_t kMaxConfigBytes = 16 << 20;
   io::Result<std::string> json = io::read_file(file, kMaxConfigBytes);

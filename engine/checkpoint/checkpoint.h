@@ -64,6 +64,10 @@ struct Checkpoint {
   std::optional<ContainerFacts> container{};  // none: a released checkpoint
 };
 
+// "released checkpoint", "container", "container, experts in the shards of /models/k3", "aliased
+// container".
+std::string format_name(const Checkpoint& checkpoint);
+
 inline constexpr std::string_view kConfigName = "config.json";
 inline constexpr std::string_view kPackJournalName = "pack.journal";  // of an unfinished container
 

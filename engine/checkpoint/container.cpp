@@ -189,6 +189,12 @@ class Opener {
       facts.shard_folder =
           options_.shard_folder.empty() ? fs::path(index_.shard_folder) : options_.shard_folder;
     }
+    if (facts.is_aliased) {
+      checkpoint_.notes.push_back(fmt::format(
+          "a made-up model, aliased: {} bytes of blocks stand for {}, so caches of a device or a "
+          "host may serve what is no cache's to serve at full length",
+          facts.distinct_bytes, facts.stored_bytes));
+    }
     checkpoint_.container = std::move(facts);
   }
 

@@ -45,10 +45,11 @@ void add_inspect(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
       "inspect", "Checks a checkpoint's files against each other and says what is in them.");
-  command->add_option("MODEL", options->model, "folder with config.json and safetensors shards")
-      ->required();
+  command->add_option("MODEL", options->model, "checkpoint or container folder")->required();
   command->add_option("--json", options->json_file,
                       "write the report as JSON too; - for stdout, instead of the text");
+  command->add_option("--shards", options->open.shard_folder,
+                      "where the shards of a container without experts are now");
   command->add_flag("--allow-holes", options->open.allow_holes,
                     "accept shards with holes, whose zeros are meant");
   command->callback([options, &exit_code] {

@@ -111,6 +111,18 @@ std::uint64_t expert_bytes(const Catalogue& catalogue) {
   return has_experts ? catalogue.blocks[catalogue.n_tiles()].n_bytes : 0;
 }
 
+// Stored bytes are those on disk, in shards included; distinct ones are fewer in an aliased model.
+std::vector<std::pair<std::string, std::uint64_t>> list_container(
+    const engine::ContainerFacts& facts) {
+  return {{"data files", facts.n_data_files},
+          {"data file bytes", facts.data_bytes},
+          {"bytes of all blocks", facts.block_bytes},
+          {"stored bytes", facts.stored_bytes},
+          {"distinct stored bytes", facts.distinct_bytes},
+          {"alignment", facts.alignment_bytes},
+          {"tile size", facts.tile_bytes}};
+}
+
 std::vector<std::pair<std::string, std::uint64_t>> list_blocks(const Checkpoint& checkpoint) {
   const Catalogue& catalogue = checkpoint.catalogue;
   const std::uint64_t n_experts = catalogue.blocks.size() - catalogue.n_tiles();
@@ -152,8 +164,11 @@ void add_numbers(std::string& text, std::string_view title,
 
 std::string inspect_text(const Checkpoint& checkpoint) {
   const Census& census = checkpoint.census;
-  std::string text = fmt::format("{}\n{} shards, {} bytes\n", checkpoint.folder.string(),
-                                 census.n_shards, census.shard_bytes);
+  std::string text = fmt::format("{}\n{}\n", checkpoint.folder.string(), format_name(checkpoint));
+  if (census.n_shards > 0) {
+    text += fmt::format("{} shards, {} bytes\n", census.n_shards, census.shard_bytes);
+  }
+  if (checkpoint.container) add_numbers(text, "container", list_container(*checkpoint.container));
   add_counts(text, "by kind", list_kinds(census));
   add_counts(text, "by dtype", list_dtypes(census));
   text += fmt::format("\n{:<24}{:>10}{:>20}{:>20}{:>10}\n", "trunk by layer kind", "layers",
@@ -173,8 +188,16 @@ std::string inspect_text(const Checkpoint& checkpoint) {
 
 std::string inspect_json(const Checkpoint& checkpoint) {
   Json root = {{"folder", checkpoint.folder.string()},
+               {"format", format_name(checkpoint)},
                {"shards", checkpoint.census.n_shards},
                {"shard_bytes", checkpoint.census.shard_bytes}};
+  if (checkpoint.container) {
+    for (const auto& [name, number] : list_container(*checkpoint.container)) {
+      root["container"][name] = number;
+    }
+    root["container"]["aliased"] = checkpoint.container->is_aliased;
+    root["container"]["experts included"] = checkpoint.container->has_experts;
+  }
   for (const auto& [name, count] : list_kinds(checkpoint.census)) {
     root["kinds"][name] = count_json(count);
   }

@@ -141,8 +141,8 @@ engine::GenerateRequest make_request(const RunOptions& options, const engine::Co
 
 io::Status run(RunOptions options) {
   const auto start = std::chrono::steady_clock::now();
-  io::Result<engine::Checkpoint> checkpoint =
-      engine::open_checkpoint(options.model, {.allow_holes = options.allow_holes});
+  io::Result<engine::Checkpoint> checkpoint = engine::open_checkpoint(
+      options.model, {.allow_holes = options.allow_holes, .shard_folder = options.shards});
   if (!checkpoint) return std::move(checkpoint.error());
   if (options.latent_norm_eps > 0) checkpoint->config.mla_latent_norm_eps = options.latent_norm_eps;
   const engine::Config config = checkpoint->config;

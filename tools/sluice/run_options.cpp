@@ -120,7 +120,9 @@ void add_io_flags(CLI::App& command, RunOptions& o) {
 }  // namespace
 
 void add_run_flags(CLI::App& command, RunOptions& o) {
-  command.add_option("MODEL", o.model, "checkpoint folder")->required();
+  command.add_option("MODEL", o.model, "checkpoint or container folder")->required();
+  command.add_option("--shards", o.shards,
+                     "where the shards of a container without experts are now");
   command.add_flag("--allow-holes", o.allow_holes, "take the holes of sparse shards as zeros");
   command
       .add_option("--latent-norm-eps", o.latent_norm_eps,

@@ -14,6 +14,7 @@ namespace sluice {
 
 struct RunOptions {
   std::filesystem::path model;
+  std::filesystem::path shards;
   bool allow_holes = false;
   float latent_norm_eps = 0;  // 0: the checkpoint's, or the released code's
 

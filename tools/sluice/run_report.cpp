@@ -82,6 +82,7 @@ std::string not_a_disk(engine::Session& session) {
 ordered_json configuration(const RunReport& report) {
   const engine::SessionOptions& o = report.session_options;
   return {{"model", report.options.model.string()},
+          {"format", format_name(report.session.checkpoint())},
           {"ram", report.options.ram},
           {"budget_bytes", o.budget_bytes ? ordered_json(*o.budget_bytes) : ordered_json(nullptr)},
           {"io", report.options.io},
@@ -226,6 +227,7 @@ std::string summary(const RunReport& report) {
        fmt::format("{:.2f} GB/s while busy, busy {:.0f} % of the time{}", device_rate(counts) / 1e9,
                    100e-9 * static_cast<double>(counts.busy_ns) / std::max(generated.seconds, 1e-9),
                    caveat.empty() ? "" : " (" + caveat + ")"));
+  line("model", format_name(report.session.checkpoint()));
   line("path", fmt::format("{}, on {}", report.session.loader().path(),
                            report.session.files().filesystem()));
   line("stalled",
