@@ -41,8 +41,12 @@ io::Result<PlaceState> look_at_place(const fs::path& folder, const ContainerInde
   std::error_code error;
   const fs::file_status status = fs::status(folder, error);
   if (status.type() == fs::file_type::not_found) {
-    if (!fs::is_symlink(fs::symlink_status(folder, error))) return PlaceState::fresh;
-    return occupied(folder, "is a link to nothing");
+    if (fs::is_symlink(fs::symlink_status(folder, error))) {
+      return occupied(folder, "is a link to nothing");
+    }
+    if (fs::is_directory(io::parent_folder(folder), error)) return PlaceState::fresh;
+    return occupied(folder,
+                    "cannot be made: there is no folder " + io::parent_folder(folder).string());
   }
   if (error) return io::system_error(error.value(), "stat " + folder.string());
   if (!fs::is_directory(status)) return occupied(folder, "exists already, and is no folder");

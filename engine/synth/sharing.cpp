@@ -82,12 +82,6 @@ void set_slots(Group& group, double share) {
   while (collides() && group.n_slots > 2) --group.n_slots;
 }
 
-std::uint64_t stored_bytes(const std::vector<Group>& groups) {
-  std::uint64_t n_bytes = 0;
-  for (const Group& group : groups) n_bytes += group.n_slots * group.block_bytes;
-  return n_bytes;
-}
-
 // The largest equal share of every group's length, for experts and for the rest, that fits.
 void fill(std::vector<Group>& groups, bool experts, std::uint64_t room_bytes) {
   double low = 0;
@@ -113,25 +107,32 @@ void fill(std::vector<Group>& groups, bool experts, std::uint64_t room_bytes) {
 
 io::Result<std::vector<std::uint32_t>> share_blocks(const ContainerIndex& index,
                                                     std::uint64_t max_bytes) {
+  struct Bounds {
+    std::uint64_t least_bytes = 0;
+    std::uint64_t most_bytes = 0;
+  };
   std::vector<Group> groups = group_blocks(index);
-  std::uint64_t expert_bytes = 0;
-  std::uint64_t other_bytes = 0;
+  Bounds experts;
+  Bounds others;
   for (Group& group : groups) {
     set_slots(group, 0);
-    (group.is_expert ? expert_bytes : other_bytes) += group.n_bytes();
+    Bounds& bounds = group.is_expert ? experts : others;
+    bounds.least_bytes += group.n_slots * group.block_bytes;
+    bounds.most_bytes += group.n_bytes();
   }
-  const std::uint64_t least_bytes = small_bytes(index) + stored_bytes(groups);
+  const std::uint64_t least_bytes = small_bytes(index) + experts.least_bytes + others.least_bytes;
   if (least_bytes > max_bytes) {
     return io::Error{io::Errc::no_memory, 0,
                      fmt::format("{} bytes of blocks are too few: sharing all that may be shared "
                                  "leaves {}",
                                  max_bytes, least_bytes)};
   }
+  // Half of what is not spoken for goes to each; what one of the two does not need the other gets.
   const std::uint64_t room_bytes = max_bytes - small_bytes(index);
-  // What one of the two does not need the other gets.
-  std::uint64_t expert_room = std::min(expert_bytes, room_bytes / 2);
-  std::uint64_t other_room = std::min(other_bytes, room_bytes - expert_room);
-  expert_room = std::min(expert_bytes, room_bytes - other_room);
+  const std::uint64_t half_bytes = (max_bytes - least_bytes) / 2;
+  std::uint64_t expert_room = std::min(experts.most_bytes, experts.least_bytes + half_bytes);
+  const std::uint64_t other_room = std::min(others.most_bytes, room_bytes - expert_room);
+  expert_room = std::min(experts.most_bytes, room_bytes - other_room);
   fill(groups, true, expert_room);
   fill(groups, false, other_room);
 

@@ -38,6 +38,11 @@ def contains(text, *parts):
         assert part in text, f"{part!r} is not in {text!r}"
 
 
+def alive(child):
+    """Whether a child still runs; unlike poll, leaves its exit status to be waited for."""
+    return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+
+
 def vm_hwm_bytes(pid):
     """Peak RSS as the kernel has it; wait4's counts what the parent had before exec, too."""
     try:
@@ -178,6 +183,45 @@ class Bench:
             value = "0"
         if value == "2" or (value == "1" and os.getuid() != 0):
             raise Skip(f"kernel.io_uring_disabled is {value}")
+
+
+class Loop:
+    """An ext4 of 64 MiB on a loop device, mounted."""
+
+    def __init__(self, bench, block_bytes=4096):
+        if os.getuid() != 0:
+            raise Skip("only root makes loop devices")
+        bench.need("losetup", "mkfs.ext4", "mount", "umount")
+        self.image, self.mount, self.device = bench.path("image"), bench.path("mount"), None
+        self.block_bytes = block_bytes
+        self.mount.mkdir()
+        with open(self.image, "wb") as file:
+            file.truncate(64 << 20)
+
+    def __enter__(self):
+        self.device = self.ask("losetup", "-b", self.block_bytes, "--find", "--show", self.image)
+        try:
+            self.ask("mkfs.ext4", "-q", "-b", "4096", self.device)
+            self.ask("mount", self.device, self.mount)
+        except Skip:
+            self.ask("losetup", "-d", self.device)
+            raise
+        return self.mount
+
+    def __exit__(self, *_):
+        # The kernel takes a closed ring apart a little after its process has ended.
+        for _ in range(100):
+            if subprocess.run(["umount", self.mount], capture_output=True).returncode == 0:
+                break
+            time.sleep(0.05)
+        subprocess.run(["losetup", "-d", self.device], check=False)
+
+    @staticmethod
+    def ask(*argv):
+        done = subprocess.run([str(a) for a in argv], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise Skip(f"{argv[0]}: {done.stderr.strip()}")
+        return done.stdout.strip()
 
 
 CHECKS = []

@@ -154,44 +154,6 @@ def _(bench):
     equal(result.out, "", "stdout")
 
 
-class Loop:
-    """An ext4 on a loop device with blocks of 4096 bytes, mounted."""
-
-    def __init__(self, bench):
-        if os.getuid() != 0:
-            raise Skip("only root makes loop devices")
-        bench.need("losetup", "mkfs.ext4", "mount", "umount")
-        self.image, self.mount, self.device = bench.path("image"), bench.path("mount"), None
-        self.mount.mkdir()
-        with open(self.image, "wb") as file:
-            file.truncate(64 << 20)
-
-    def __enter__(self):
-        self.device = self.ask("losetup", "-b", "4096", "--find", "--show", self.image)
-        try:
-            self.ask("mkfs.ext4", "-q", "-b", "4096", self.device)
-            self.ask("mount", self.device, self.mount)
-        except Skip:
-            self.ask("losetup", "-d", self.device)
-            raise
-        return self.mount
-
-    def __exit__(self, *_):
-        # The kernel takes a closed ring apart a little after its process has ended.
-        for _ in range(100):
-            if subprocess.run(["umount", self.mount], capture_output=True).returncode == 0:
-                break
-            time.sleep(0.05)
-        subprocess.run(["losetup", "-d", self.device], check=False)
-
-    @staticmethod
-    def ask(*argv):
-        done = subprocess.run([str(a) for a in argv], capture_output=True, text=True)
-        if done.returncode != 0:
-            raise Skip(f"{argv[0]}: {done.stderr.strip()}")
-        return done.stdout.strip()
-
-
 @check("a disk with blocks of 4096 bytes is read directly")
 def _(bench):
     with Loop(bench) as folder:
