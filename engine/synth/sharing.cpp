@@ -16,8 +16,6 @@ namespace {
 using Block = ContainerIndex::Block;
 using BlockKind = ContainerIndex::BlockKind;
 
-constexpr std::uint64_t kMinSlots = 3;  // so that consecutive ones and neighbouring layers differ
-
 // Blocks that may share: alike in length and in the scale of their values.
 struct Group {
   std::vector<std::uint32_t> blocks;  // in the order of the index
@@ -66,20 +64,24 @@ std::uint64_t small_bytes(const ContainerIndex& index) {
   return n_bytes;
 }
 
+// Whether block i of a layer falls on block i of the next.
+bool collides(const Group& group, std::uint64_t n_slots) { return group.n_in_layer % n_slots == 0; }
+
 std::uint64_t min_slots(const Group& group) {
-  return std::min<std::uint64_t>(kMinSlots, group.blocks.size());
+  std::uint64_t n_slots = 2;
+  while (collides(group, n_slots)) ++n_slots;
+  return std::min<std::uint64_t>(n_slots, group.blocks.size());
 }
 
-// As many as `share` of the group's length allows; one fewer where block i of a layer would fall on
-// block i of the next.
+// As many as `share` of the group's length allows, or somewhat fewer where layers would collide.
 void set_slots(Group& group, double share) {
-  const auto n_blocks = group.blocks.size();
-  const auto wanted = static_cast<std::uint64_t>(share * static_cast<double>(n_blocks));
-  group.n_slots = std::clamp<std::uint64_t>(wanted, min_slots(group), n_blocks);
-  const auto collides = [&] {
-    return group.n_slots < n_blocks && group.n_in_layer % group.n_slots == 0;
-  };
-  while (collides() && group.n_slots > 2) --group.n_slots;
+  const std::size_t n_blocks = group.blocks.size();
+  const std::uint64_t least = min_slots(group);
+  group.n_slots = std::clamp<std::uint64_t>(
+      static_cast<std::uint64_t>(share * static_cast<double>(n_blocks)), least, n_blocks);
+  while (group.n_slots > least && group.n_slots < n_blocks && collides(group, group.n_slots)) {
+    --group.n_slots;
+  }
 }
 
 // The largest equal share of every group's length, for experts and for the rest, that fits.
