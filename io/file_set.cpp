@@ -168,7 +168,8 @@ Status read_window(const FileSet& files, const Window& window, std::span<std::by
     const std::size_t next = reached / files.alignment_bytes() * files.alignment_bytes();
     if (next <= n_done) {
       return Error{Errc::corrupt, 0,
-                   fmt::format("{}: got {}", where(),
+                   fmt::format("read {} at offset {}: want {} bytes, got {}",
+                               files.path(window.file_idx).string(), offset_bytes, want_bytes,
                                reached < window.lead_bytes ? 0 : reached - window.lead_bytes)};
     }
     n_done = next;

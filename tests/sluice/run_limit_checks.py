@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from run_harness import Skip, check, contains, equal
+from run_harness import Loop, Skip, check, contains, equal
 from run_output_checks import BASE, expected, same
 
 LONG = ("--ids", "3,4,5,6,7", "--gen", 4000, "--ignore-stop", "--print", "ids")
