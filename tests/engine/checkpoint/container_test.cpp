@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 
+#include "io/fd.h"
 #include "tests/engine/checkpoint/container_files.h"
 
 namespace engine {
@@ -23,9 +24,13 @@ using testing::write_file;
 constexpr testing::ContainerLayout kInShards{.has_experts = false};
 
 std::string bytes_of(const Catalogue& catalogue, const io::ByteRange& range) {
-  const std::string file = read_file(catalogue.files[range.file_idx]);
-  REQUIRE(range.offset_bytes + range.n_bytes <= file.size());
-  return file.substr(range.offset_bytes, range.n_bytes);
+  io::Result<io::Fd> file = io::Fd::open(catalogue.files[range.file_idx]);
+  REQUIRE(file);
+  std::string bytes(range.n_bytes, '\0');
+  const io::Status read =
+      file->read_exact(range.offset_bytes, std::as_writable_bytes(std::span(bytes)));
+  REQUIRE(read);
+  return bytes;
 }
 
 // Makes a hole there, if the filesystem can.
