@@ -1,9 +1,10 @@
 # Installs what building and testing need and is missing: Debian 12 or Ubuntu 24.04, as root or
-# with sudo.  Sourced by demo.sh and test.sh; safe to repeat.
+# with sudo.  Sourced by demo.sh, test.sh and fuzz.sh; safe to repeat.
 
 build_packages=(g++ meson ninja-build pkg-config liburing-dev libtbb-dev libcli11-dev doctest-dev
                 libsimdjson-dev nlohmann-json3-dev libpcre2-dev libxxhash-dev libfmt-dev)
 test_packages=(strace util-linux e2fsprogs)
+fuzz_packages=(clang libclang-rt-dev)
 
 # Usage: install_missing PACKAGE...
 install_missing() {

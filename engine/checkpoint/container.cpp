@@ -1,13 +1,14 @@
 #include "engine/checkpoint/container.h"
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include <algorithm>
-#include <cstring>
+#include <memory>
 #include <set>
 #include <span>
 #include <system_error>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "engine/checkpoint/container_catalogue.h"
@@ -47,8 +48,18 @@ class Opener {
   }
 
  private:
-  // Small files, so their bytes are compared.
+  // Small files, so their bytes are compared; the config must be among them, for all else is
+  // understood by it.
   io::Status check_copies() {
+    const auto is_config = [](const ContainerIndex::File& file) {
+      return file.kind == FileKind::copy && file.name == kConfigName;
+    };
+    if (std::none_of(index_.files.begin(), index_.files.end(), is_config)) {
+      return io::Error{
+          io::Errc::corrupt, 0,
+          fmt::format("{}: none of its {} files is a copy named {}",
+                      (folder_ / kContainerIndexName).string(), index_.files.size(), kConfigName)};
+    }
     for (const ContainerIndex::File& file : index_.files) {
       if (file.kind != FileKind::copy) continue;
       io::Result<std::string> bytes = io::read_file(folder_ / file.name, kMaxCopyBytes);
@@ -73,19 +84,21 @@ class Opener {
   io::Status check_files(const std::vector<std::uint32_t>& file_idx) {
     std::vector<std::string> wrong;
     std::vector<std::string> holes;
+    std::size_t n_wrong_shards = 0;
     for (std::size_t i = 0; i < file_idx.size(); ++i) {
       const ContainerIndex::File& file = index_.files[file_idx[i]];
       const fs::path path = path_of(file);
       checkpoint_.catalogue.files[i] = path;
       if (io::Status s = check_file(file, path, file_idx[i], holes); !s) {
         wrong.push_back(std::move(s.error().message));
+        if (file.kind == FileKind::shard) ++n_wrong_shards;
       }
     }
     if (!wrong.empty()) {
-      return io::Error{
-          io::Errc::corrupt, 0,
-          fmt::format("{}: {} of {} files are not as the index says: {}{}", folder_.string(),
-                      wrong.size(), file_idx.size(), list_names(wrong), shard_advice())};
+      return io::Error{io::Errc::corrupt, 0,
+                       fmt::format("{}: {} of {} files are not as the index says: {}{}",
+                                   folder_.string(), wrong.size(), file_idx.size(),
+                                   list_names(wrong), n_wrong_shards > 0 ? shard_advice() : "")};
     }
     if (!holes.empty()) {
       return io::Error{io::Errc::corrupt, 0,
@@ -101,7 +114,7 @@ class Opener {
   }
 
   [[nodiscard]] std::string shard_advice() const {
-    if (index_.has_experts || !options_.shard_folder.empty()) return "";
+    if (!options_.shard_folder.empty()) return "";
     return fmt::format(
         "; the experts stay in the shards of {} (--shards FOLDER if they have moved)",
         index_.shard_folder);
@@ -222,6 +235,7 @@ io::Result<Checkpoint> open_container(const fs::path& folder, const OpenOptions&
 }
 
 io::Result<std::uint64_t> header_checksum(const fs::path& shard) {
+  constexpr std::size_t kStepBytes = 1 << 20;  // a header may claim to be as long as its file
   io::Result<io::Fd> fd = io::Fd::open(shard);
   if (!fd) return std::move(fd.error());
   io::Result<std::uint64_t> file_bytes = fd->size_bytes();
@@ -230,16 +244,24 @@ io::Result<std::uint64_t> header_checksum(const fs::path& shard) {
   if (io::Status s = fd->read_exact(0, std::as_writable_bytes(std::span(&n, 1))); !s) {
     return std::move(s.error()).within(shard.string());
   }
-  if (*file_bytes < sizeof n || n > *file_bytes - sizeof n) {
+  if (n > *file_bytes - sizeof n) {
     return io::Error{
         io::Errc::corrupt, 0,
         fmt::format("{}: a header of {} bytes, the file has {}", shard.string(), n, *file_bytes)};
   }
-  std::vector<std::byte> header(sizeof n + n);
-  if (io::Status s = fd->read_exact(0, header); !s) {
-    return std::move(s.error()).within(shard.string());
+  const std::uint64_t end = sizeof n + n;
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(),
+                                                                       XXH3_freeState);
+  XXH3_64bits_reset(state.get());
+  std::vector<std::byte> step(std::min<std::uint64_t>(end, kStepBytes));
+  for (std::uint64_t at = 0; at < end; at += step.size()) {
+    const auto to = std::span(step).first(std::min<std::uint64_t>(step.size(), end - at));
+    if (io::Status s = fd->read_exact(at, to); !s) {
+      return std::move(s.error()).within(shard.string());
+    }
+    XXH3_64bits_update(state.get(), to.data(), to.size());
   }
-  return checksum(header);
+  return XXH3_64bits_digest(state.get());
 }
 
 std::uint64_t distinct_bytes(const ContainerIndex& index) {

@@ -22,8 +22,7 @@ io::Result<Checkpoint> open_container(const std::filesystem::path& folder,
 // Errors: system; corrupt (shorter than it says).
 io::Result<std::uint64_t> header_checksum(const std::filesystem::path& shard);
 
-// Bytes that blocks of one file share with none before them, and all blocks once; by file.
-// What `distinct_bytes` of ContainerFacts counts.
+// Stored bytes of all blocks, those that an aliased container shares counted once.
 std::uint64_t distinct_bytes(const ContainerIndex& index);
 
 }  // namespace engine

@@ -22,7 +22,8 @@ io::Error invalid(std::string message) { return {io::Errc::invalid, 0, std::move
 
 class Contents {
  public:
-  Contents(const ContainerIndex& index, const Config& config) : index_(index), config_(config) {}
+  Contents(const ContainerIndex& index, const Config& config)
+      : index_(index), config_(config), next_block_(std::size_t{config.n_layers} + 1) {}
 
   io::Result<ContainerContents> read() {
     catalogue_.n_experts = config_.n_experts;
@@ -33,20 +34,9 @@ class Contents {
     if (!index_.tensors.empty() && index_.tensors[0].name.starts_with(kTextPrefix)) {
       prefix_ = kTextPrefix;
     }
-    for (std::uint32_t layer_idx = 0; layer_idx < config_.n_layers; ++layer_idx) {
-      if (io::Status s = add_list(layer_tensors(config_, layer_idx), layer_idx,
-                                  prefix_ + layer_prefix(layer_idx));
-          !s) {
-        return std::move(s.error());
-      }
-    }
-    if (io::Status s = add_list(head_tensors(config_), config_.n_layers, prefix_); !s) {
-      return std::move(s.error());
-    }
-    if (next_tensor_ != index_.tensors.size()) {
-      return invalid(
-          fmt::format("{} tensors, the config wants {}", index_.tensors.size(), next_tensor_));
-    }
+    if (io::Status s = check_tensors(); !s) return std::move(s.error());
+    if (io::Status s = add_tensors(); !s) return std::move(s.error());
+    if (io::Status s = take_layout(); !s) return std::move(s.error());
     if (io::Status s = add_experts(); !s) return std::move(s.error());
     const std::uint64_t n_blocks = catalogue_.blocks.size() + std::uint64_t{config_.vocab_size};
     if (n_blocks > std::numeric_limits<std::uint32_t>::max()) {
@@ -68,32 +58,58 @@ class Contents {
     }
   }
 
+  // What a layer has, or the head, which is layer n_layers here.
+  [[nodiscard]] std::vector<TensorSpec> list(std::uint32_t layer_idx) const {
+    return layer_idx < config_.n_layers ? layer_tensors(config_, layer_idx) : head_tensors(config_);
+  }
+
+  // Every tensor that the config wants, and no other, in this order.
+  io::Status check_tensors() {
+    std::size_t n_tensors = 0;
+    for (std::uint32_t layer_idx = 0; layer_idx <= config_.n_layers; ++layer_idx) {
+      const std::string prefix =
+          prefix_ + (layer_idx < config_.n_layers ? layer_prefix(layer_idx) : std::string());
+      for (const TensorSpec& spec : list(layer_idx)) {
+        if (n_tensors >= index_.tensors.size()) {
+          return invalid(fmt::format("tensor {}{} is missing", prefix, spec.suffix));
+        }
+        if (io::Status s = check_tensor(n_tensors++, spec, prefix); !s) return s;
+      }
+    }
+    if (n_tensors == index_.tensors.size()) return {};
+    return invalid(
+        fmt::format("{} tensors, the config wants {}", index_.tensors.size(), n_tensors));
+  }
+
   [[nodiscard]] io::ByteRange range(const ContainerIndex::Block& block) const {
     return {new_file_idx_[block.file_idx], block.offset_bytes, block.n_stored_bytes};
   }
 
-  io::Status add_list(const std::vector<TensorSpec>& specs, std::uint32_t layer_idx,
-                      const std::string& prefix) {
-    for (const TensorSpec& spec : specs) {
-      if (next_tensor_ >= index_.tensors.size()) {
-        return invalid(fmt::format("tensor {}{} is missing", prefix, spec.suffix));
+  // The tensors are as `check_tensors` wants them; here their blocks are looked at.
+  io::Status add_tensors() {
+    std::uint32_t tensor_idx = 0;
+    for (std::uint32_t layer_idx = 0; layer_idx <= config_.n_layers; ++layer_idx) {
+      const std::vector<TensorSpec> specs = list(layer_idx);
+      const std::uint32_t first_tensor = tensor_idx;
+      small_end_bytes_ = 0;
+      for (const TensorSpec& spec : specs) {
+        io::Status added = spec.role == Role::small       ? add_small(tensor_idx, layer_idx)
+                           : spec.role == Role::embedding ? add_embedding(tensor_idx)
+                                                          : add_matrix(tensor_idx, spec, layer_idx);
+        if (!added) return std::move(added.error()).within(index_.tensors[tensor_idx].name);
+        ++tensor_idx;
       }
-      const auto tensor_idx = static_cast<std::uint32_t>(next_tensor_++);
-      const ContainerIndex::Tensor& tensor = index_.tensors[tensor_idx];
-      if (io::Status s = check_tensor(tensor, spec, prefix); !s) return s;
-      io::Status added = spec.role == Role::small       ? add_small(tensor)
-                         : spec.role == Role::embedding ? add_embedding(tensor_idx)
-                                                        : add_matrix(tensor_idx, spec, layer_idx);
-      if (!added) return std::move(added.error()).within(tensor.name);
+      if (io::Status s = check_small_block(specs, layer_idx, first_tensor); !s) return s;
     }
     return {};
   }
 
-  io::Status check_tensor(const ContainerIndex::Tensor& tensor, const TensorSpec& spec,
+  io::Status check_tensor(std::size_t tensor_idx, const TensorSpec& spec,
                           const std::string& prefix) {
+    const ContainerIndex::Tensor& tensor = index_.tensors[tensor_idx];
     if (tensor.name != prefix + spec.suffix) {
-      return invalid(fmt::format("tensor {} is {}, the config wants {}{}", next_tensor_ - 1,
-                                 tensor.name, prefix, spec.suffix));
+      return invalid(fmt::format("tensor {} is {}, the config wants {}{}", tensor_idx, tensor.name,
+                                 prefix, spec.suffix));
     }
     const bool longer = spec.may_be_longer && tensor.shape.size() == 1 &&
                         tensor.shape[0] >= spec.shape[0] && tensor.shape[0] <= kMaxPadding;
@@ -122,37 +138,74 @@ class Contents {
     return n;
   }
 
-  io::Status add_small(const ContainerIndex::Tensor& tensor) {
-    const ContainerIndex::Block& block = index_.blocks[tensor.first_block_idx];
-    const std::uint64_t n = n_bytes(tensor);
-    if (block.kind != BlockKind::small || tensor.n_blocks != 1 ||
-        tensor.offset_bytes > block.n_bytes || n > block.n_bytes - tensor.offset_bytes) {
-      return invalid(fmt::format("{} bytes at {} of block {}, which has {}", n, tensor.offset_bytes,
-                                 tensor.first_block_idx, block.n_bytes));
+  // Small tensors follow each other in their block.
+  io::Status add_small(std::uint32_t tensor_idx, std::uint32_t layer_idx) {
+    const ContainerIndex::Tensor& tensor = index_.tensors[tensor_idx];
+    if (tensor.first_block_idx != layer_idx) {
+      return invalid(
+          fmt::format("lies in block {}, want block {}", tensor.first_block_idx, layer_idx));
     }
+    const ContainerIndex::Block& block = index_.blocks[layer_idx];
+    const std::uint64_t n = n_bytes(tensor);
+    const std::uint64_t at = tensor.offset_bytes;
+    if (at < small_end_bytes_ || at % kSmallTensorAlignmentBytes != 0 || at > block.n_bytes ||
+        n > block.n_bytes - at) {
+      return invalid(fmt::format(
+          "{} bytes at {} of block {}, want a multiple of {} from {} on and "
+          "an end within {}",
+          n, at, layer_idx, kSmallTensorAlignmentBytes, small_end_bytes_, block.n_bytes));
+    }
+    small_end_bytes_ = at + n;
     io::ByteRange place = range(block);
-    place.offset_bytes += tensor.offset_bytes;
+    place.offset_bytes += at;
     place.n_bytes = n;
     catalogue_.small.emplace(tensor.name, SmallTensor{tensor.is_f32, tensor.shape, place});
     return {};
   }
 
-  // Calls use(block) for each block of the tensor, which must be its rows, in order.
+  // Block i holds the small tensors of layer i, and the one after the last layer's the head's.
+  // `add_small` has found them in it, and there are some in every list.
+  [[nodiscard]] io::Status check_small_block(const std::vector<TensorSpec>& specs,
+                                             std::uint32_t layer_idx,
+                                             std::size_t first_tensor) const {
+    const auto is_small = [](const TensorSpec& spec) { return spec.role == Role::small; };
+    const auto first = std::find_if(specs.begin(), specs.end(), is_small);
+    const std::size_t begin = first_tensor + static_cast<std::size_t>(first - specs.begin());
+    const auto count = static_cast<std::size_t>(std::count_if(first, specs.end(), is_small));
+    const ContainerIndex::Block& block = index_.blocks[layer_idx];
+    if (block.kind == BlockKind::small && block.owner_idx == layer_idx && block.begin == begin &&
+        block.count == count) {
+      return {};
+    }
+    return invalid(
+        fmt::format("block {} is of kind {}, owner {}, begin {} and count {}, want kind 0 "
+                    "(small), owner {}, begin {} and count {}",
+                    layer_idx, static_cast<int>(block.kind), block.owner_idx, block.begin,
+                    block.count, layer_idx, begin, count));
+  }
+
+  // Calls use(block) for each block of the tensor, which must be its rows, in order, and follow the
+  // blocks of the tensors before it.
   template <typename Use>
   io::Status for_blocks(std::uint32_t tensor_idx, BlockKind kind, Use use) {
     const ContainerIndex::Tensor& tensor = index_.tensors[tensor_idx];
+    if (tensor.first_block_idx != next_block_) {
+      return invalid(
+          fmt::format("its first block is {}, want {}", tensor.first_block_idx, next_block_));
+    }
+    next_block_ += tensor.n_blocks;
     std::uint64_t next_row = 0;
-    for (std::uint32_t i = 0; i < tensor.n_blocks; ++i) {
-      const std::uint32_t block_idx = tensor.first_block_idx + i;
+    for (std::size_t block_idx = tensor.first_block_idx; block_idx < next_block_; ++block_idx) {
       const ContainerIndex::Block& block = index_.blocks[block_idx];
       if (block.kind != kind || block.owner_idx != tensor_idx || block.begin != next_row ||
           block.count == 0 || block.count > tensor.shape[0] - next_row ||
           block.n_bytes != std::uint64_t{2} * block.count * tensor.shape[1]) {
-        return invalid(
-            fmt::format("block {} has rows {} and {} more in {} bytes, want rows from "
-                        "{} of {} of {} bytes each",
-                        block_idx, block.begin, block.count, block.n_bytes, next_row,
-                        tensor.shape[0], 2 * tensor.shape[1]));
+        return invalid(fmt::format(
+            "block {} is of kind {}, owner {}, with {} rows from {} on in {} bytes, want kind {}, "
+            "owner {}, rows from {} on of {} rows of {} bytes",
+            block_idx, static_cast<int>(block.kind), block.owner_idx, block.count, block.begin,
+            block.n_bytes, static_cast<int>(kind), tensor_idx, next_row, tensor.shape[0],
+            2 * tensor.shape[1]));
       }
       next_row += block.count;
       if (io::Status used = use(block); !used) return used;
@@ -196,29 +249,38 @@ class Contents {
         });
   }
 
+  // The last blocks: every expert of every routed layer, and nothing behind them.
   io::Status add_experts() {
-    if (io::Status s = take_layout(); !s) return s;
-    std::size_t at = 0;
-    const auto next_expert = [&] {
-      while (at < index_.blocks.size() && index_.blocks[at].kind != BlockKind::expert) ++at;
-      return at < index_.blocks.size();
-    };
     std::int32_t n_routed = 0;
     for (std::uint32_t layer_idx = 0; layer_idx < config_.n_layers; ++layer_idx) {
       if (!config_.is_moe(layer_idx)) continue;
       catalogue_.routed_layer[layer_idx] = n_routed++;
-      for (std::uint32_t expert_id = 0; expert_id < config_.n_experts; ++expert_id, ++at) {
-        if (!next_expert() || index_.blocks[at].owner_idx != layer_idx ||
-            index_.blocks[at].begin != expert_id ||
-            index_.blocks[at].n_bytes != index_.expert_bytes) {
-          return invalid(fmt::format("expert {} of layer {} is not at its place, block {} of {}",
-                                     expert_id, layer_idx, at, index_.blocks.size()));
-        }
-        catalogue_.blocks.push_back(range(index_.blocks[at]));
+      for (std::uint32_t expert_id = 0; expert_id < config_.n_experts; ++expert_id) {
+        if (io::Status s = add_expert(layer_idx, expert_id); !s) return s;
       }
     }
-    if (!next_expert()) return {};
-    return invalid(fmt::format("block {} is one expert too many", at));
+    if (next_block_ == index_.blocks.size()) return {};
+    return invalid(
+        fmt::format("{} blocks, the config wants {}", index_.blocks.size(), next_block_));
+  }
+
+  io::Status add_expert(std::uint32_t layer_idx, std::uint32_t expert_id) {
+    if (next_block_ >= index_.blocks.size()) {
+      return invalid(fmt::format("expert {} of layer {} is missing: {} blocks", expert_id,
+                                 layer_idx, index_.blocks.size()));
+    }
+    const std::size_t block_idx = next_block_++;
+    const ContainerIndex::Block& block = index_.blocks[block_idx];
+    if (block.kind != BlockKind::expert || block.owner_idx != layer_idx ||
+        block.begin != expert_id || block.count != 1 || block.n_bytes != index_.expert_bytes) {
+      return invalid(fmt::format(
+          "block {} is of kind {}, owner {}, begin {} and count {} in {} bytes, want kind 3 "
+          "(expert), owner {}, begin {} and count 1 in {} bytes",
+          block_idx, static_cast<int>(block.kind), block.owner_idx, block.begin, block.count,
+          block.n_bytes, layer_idx, expert_id, index_.expert_bytes));
+    }
+    catalogue_.blocks.push_back(range(block));
+    return {};
   }
 
   // The six parts lie side by side in some order.
@@ -266,7 +328,8 @@ class Contents {
   const ContainerIndex& index_;
   const Config& config_;
   std::string prefix_;
-  std::size_t next_tensor_ = 0;
+  std::size_t next_block_;                   // those of rows and the experts follow the small ones
+  std::uint64_t small_end_bytes_ = 0;        // in the block at hand
   std::vector<std::uint32_t> new_file_idx_;  // by file of the index
   ContainerContents contents_;
   Catalogue& catalogue_ = contents_.catalogue;

@@ -17,8 +17,10 @@ struct ContainerContents {
   Census census;
 };
 
-// Errors: invalid (a tensor, a tile or an expert that the config does not want, or the lack of one
-// that it does); unsupported (more blocks than an id can name).
+// `index` is one that `decode_container_index` takes.  What is returned names every block of it,
+// and no byte of a file twice unless the index is aliased. Errors: invalid (a tensor, a block or an
+// expert that the config does not want, or the lack of one that it does); unsupported (more blocks
+// than an id can name).
 io::Result<ContainerContents> read_contents(const ContainerIndex& index, const Config& config);
 
 }  // namespace engine

@@ -29,8 +29,8 @@ struct ContainerIndex {
   };
   struct File {
     FileKind kind = FileKind::data;
-    std::string name;  // no folder in it
-    std::uint64_t n_bytes = 0;
+    std::string name;            // no folder in it
+    std::uint64_t n_bytes = 0;   // of a data file a multiple of the alignment
     std::uint64_t checksum = 0;  // of a shard's header (length prefix included), of a copy; else 0
     friend bool operator==(const File&, const File&) = default;
   };
@@ -59,15 +59,16 @@ struct ContainerIndex {
     std::uint32_t file_idx = 0;
     BlockKind kind = BlockKind::small;
     Encoding encoding = Encoding::raw;
-    bool has_checksum = false;         // not of a block in a shard
+    bool has_checksum = false;         // just those in data files
     std::uint64_t offset_bytes = 0;    // from the start of the file
     std::uint64_t n_stored_bytes = 0;  // on disk
     std::uint64_t n_bytes = 0;         // as the model has them
     std::uint64_t checksum = 0;        // of the stored bytes
     // tile, embedding: index of the tensor;  small, expert: the layer, n_layers for the head.
     std::uint32_t owner_idx = 0;
-    std::uint32_t begin = 0;  // tile, embedding: first row;  expert: its id;  small: first tensor
-    std::uint32_t count = 0;  // tile, embedding: rows;  expert: 1;  small: tensors
+    // small: its tensors are the `count` small ones from tensor `begin` on; matrices stand between.
+    std::uint32_t begin = 0;  // tile, embedding: first row;  expert: its id
+    std::uint32_t count = 0;  // tile, embedding: rows;  expert: 1
     friend bool operator==(const Block&, const Block&) = default;
   };
 
@@ -91,11 +92,12 @@ std::vector<std::byte> encode_container_index(const ContainerIndex& index);
 
 // Any bytes may be given.  What is returned is consistent in itself: every reference is in range,
 // every block lies inside its file, no two blocks overlap unless they are the same bytes of an
-// aliased container.  Whether it fits a config is for `open_container` to say.
+// aliased container; and it encodes to the same bytes.  Whether it fits a config is for
+// `read_contents` to say.
 // Errors: corrupt (with both numbers); unsupported (version, encoding).
 io::Result<ContainerIndex> decode_container_index(std::span<const std::byte> bytes);
 
-// "tile of model.layers.3.mlp.up_proj.weight, rows 0 to 291", for messages.
+// "model.layers.3.mlp.up_proj.weight, rows 0 to 291", for messages.  `index` was decoded.
 std::string describe_block(const ContainerIndex& index, std::size_t block_idx);
 
 }  // namespace engine
