@@ -5,9 +5,10 @@
 # build-fuzz/TARGET-*, and the exit code is then not 0.
 #
 #   tools/fuzz.sh [SECONDS] [TARGET]   60 seconds of container_index
-#   tools/fuzz.sh minimise [TARGET]    keeps of all inputs as few as reach what all of them reach
+#   tools/fuzz.sh minimise [TARGET]    keeps of all inputs as few as reach every branch that all of
+#                                      them reach
 #
-# For new inputs by hand: any container.idx will do.
+# An input that failed belongs into the corpus, too, once what it showed is mended.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/setup.sh
@@ -19,9 +20,10 @@ found=build-fuzz/corpus/$target
 fuzzer=build-fuzz/tests/fuzz/${target}_fuzz
 
 install_missing "${build_packages[@]}" "${fuzz_packages[@]}"
-CXX=clang++ build build-fuzz "-Dfuzz=true -Dwerror=false -Db_sanitize=address,undefined \
-  -Db_lundef=false -Doptimization=1 -Ddebug=true -Dcpp_args=-fsanitize=fuzzer-no-link \
-  -Dcpp_link_args=-fsanitize=fuzzer-no-link" "tests/fuzz/${target}_fuzz"
+export CXX=clang++
+export CXXFLAGS="-fsanitize=fuzzer-no-link -fsanitize-coverage-allowlist=$PWD/tests/fuzz/covered.txt"
+build build-fuzz "-Dfuzz=true -Dwerror=false -Db_sanitize=address,undefined -Db_lundef=false \
+  -Doptimization=1 -Ddebug=true" "tests/fuzz/${target}_fuzz"
 mkdir -p "$kept" "$found"
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 
@@ -29,7 +31,7 @@ if [ "$what" = minimise ]; then
   least=build-fuzz/least-$target
   rm -rf "$least"
   mkdir "$least"
-  "$fuzzer" -merge=1 "$least" "$kept" "$found"
+  "$fuzzer" -merge=1 -use_counters=0 "$least" "$kept" "$found"
   rm -rf "$kept" "$found"
   mv "$least" "$kept"
   echo "fuzz: $(find "$kept" -type f | wc -l) inputs, $(du -sb "$kept" | cut -f1) bytes in $kept"

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/checkpoint/container_catalogue.h"
@@ -48,17 +49,14 @@ std::vector<std::byte> repaired(std::span<const std::byte> input) {
   return bytes;
 }
 
-void check_ranges(const Catalogue& catalogue, bool is_aliased) {
-  std::vector<io::ByteRange> ranges = catalogue.blocks;
-  for (std::uint32_t row = 0; row < catalogue.vocab_size; ++row) {
-    ranges.push_back(catalogue.range(catalogue.embedding_row(row)));
-  }
-  for (const auto& [name, tensor] : catalogue.small) ranges.push_back(tensor.range);
+// All lie in their files, and apart if they have to.
+void check_ranges(std::vector<io::ByteRange> ranges, std::span<const std::uint64_t> file_bytes,
+                  bool is_aliased) {
   for (const io::ByteRange& range : ranges) {
-    require(range.file_idx < catalogue.file_bytes.size(), "a range in no file");
-    const std::uint64_t file_bytes = catalogue.file_bytes[range.file_idx];
-    require(range.n_bytes > 0 && range.n_bytes <= file_bytes &&
-                range.offset_bytes <= file_bytes - range.n_bytes,
+    require(range.file_idx < file_bytes.size(), "a range in no file");
+    const std::uint64_t n_bytes = file_bytes[range.file_idx];
+    require(range.n_bytes > 0 && range.n_bytes <= n_bytes &&
+                range.offset_bytes <= n_bytes - range.n_bytes,
             "a range outside its file");
   }
   if (is_aliased) return;
@@ -72,6 +70,27 @@ void check_ranges(const Catalogue& catalogue, bool is_aliased) {
   }
 }
 
+void check_blocks(const ContainerIndex& index) {
+  std::vector<io::ByteRange> ranges;
+  for (std::size_t b = 0; b < index.blocks.size(); ++b) {
+    const ContainerIndex::Block& block = index.blocks[b];
+    ranges.push_back({block.file_idx, block.offset_bytes, block.n_stored_bytes});
+    require(!describe_block(index, b).empty(), "a block without a description");
+  }
+  std::vector<std::uint64_t> file_bytes;
+  for (const ContainerIndex::File& file : index.files) file_bytes.push_back(file.n_bytes);
+  check_ranges(std::move(ranges), file_bytes, index.is_aliased);
+}
+
+void check_catalogue(const Catalogue& catalogue, bool is_aliased) {
+  std::vector<io::ByteRange> ranges = catalogue.blocks;
+  for (std::uint32_t row = 0; row < catalogue.vocab_size; ++row) {
+    ranges.push_back(catalogue.range(catalogue.embedding_row(row)));
+  }
+  for (const auto& [name, tensor] : catalogue.small) ranges.push_back(tensor.range);
+  check_ranges(std::move(ranges), catalogue.file_bytes, is_aliased);
+}
+
 void try_index(std::span<const std::byte> bytes) {
   static const Config config = small_config();
   const io::Result<ContainerIndex> index = decode_container_index(bytes);
@@ -79,12 +98,10 @@ void try_index(std::span<const std::byte> bytes) {
   const std::vector<std::byte> again = encode_container_index(*index);
   require(std::equal(again.begin(), again.end(), bytes.begin(), bytes.end()),
           "it encodes to other bytes");
-  for (std::size_t b = 0; b < index->blocks.size(); ++b) {
-    require(!describe_block(*index, b).empty(), "a block without a description");
-  }
+  check_blocks(*index);
   const io::Result<ContainerContents> contents = read_contents(*index, config);
   if (!contents) return require(!contents.error().message.empty(), "refused without a word");
-  check_ranges(contents->catalogue, index->is_aliased);
+  check_catalogue(contents->catalogue, index->is_aliased);
 }
 
 }  // namespace
