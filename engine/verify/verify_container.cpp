@@ -99,7 +99,8 @@ class Verifier {
     }
     if (io::Status s = check_blocks(); !s) return std::move(s.error());
     for (auto& [block_idx, text] : bad_blocks_) report_.bad.push_back(std::move(text));
-    note_unread();
+    report_.interrupted = interrupted();
+    describe_scope();
     report_.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return std::move(report_);
@@ -172,7 +173,6 @@ class Verifier {
                         [&](std::size_t i) { check_block(blocks[i]); });
     });
     if (error_) return std::move(*error_);
-    if (interrupted()) return io::Error{io::Errc::interrupted, 0, "interrupted"};
     return {};
   }
 
@@ -259,15 +259,24 @@ class Verifier {
     return false;
   }
 
-  void note_unread() {
-    std::uint64_t n_unread = 0;
-    for (const Block& block : index_.blocks) n_unread += block.has_checksum ? 0 : 1;
+  void describe_scope() {
+    if (report_.interrupted) {
+      report_.scope = "interrupted: what was not reached was not looked at";
+    } else if (!report_.bad.empty()) {
+      report_.scope = fmt::format("{} {} wrong", report_.bad.size(),
+                                  report_.bad.size() == 1 ? "thing is" : "things are");
+    } else {
+      report_.scope = "every block has its checksum";
+      if (source_) report_.scope += " and the bytes of " + options_.against.string();
+    }
+    const auto n_unread = std::count_if(index_.blocks.begin(), index_.blocks.end(),
+                                        [](const Block& block) { return !block.has_checksum; });
     if (n_unread == 0) return;
-    report_.notes.push_back(fmt::format(
-        "{} experts stay in the shards of {}: their bytes have no checksums here (sluice verify "
-        "of the shards, --record and --check)",
+    report_.scope += fmt::format(
+        "; {} experts were not read, they stay in the shards of {} (which sluice verify can "
+        "--check)",
         n_unread,
-        options_.shard_folder.empty() ? index_.shard_folder : options_.shard_folder.string()));
+        options_.shard_folder.empty() ? index_.shard_folder : options_.shard_folder.string());
   }
 
   [[nodiscard]] bool interrupted() const {

@@ -25,8 +25,8 @@ struct VerifyContainerOptions {
 
 // The report names every bad block and file.  Each place on disk is read once, so that of blocks
 // that share their bytes only the first is named.
-// Errors: interrupted; no_memory; those of opening `against`; invalid (an aliased container is a
-// copy of no checkpoint).
+// Errors: whatever keeps the work from being done at all: no_memory; those of opening `against`;
+// invalid (an aliased container is a copy of no checkpoint).
 io::Result<VerifyReport> verify_container(const std::filesystem::path& folder,
                                           const VerifyContainerOptions& options);
 

@@ -1,6 +1,7 @@
 """What `sluice pack` makes, and what it refuses."""
 
 import hashlib
+import json
 import os
 import shutil
 import time
@@ -189,3 +190,28 @@ def _(bench):
     result = pack(bench, bench.model("wide", *WIDE), bench.path("out"), "--experts",
                   watch_memory=True)
     assert 1 << 20 < result.peak_rss_bytes < 120 << 20, f"{result.peak_rss_bytes} bytes"
+
+
+@check("verify names every bad block of a container, and is content with a whole one")
+def _(bench):
+    model, out = bench.model("tiny"), bench.path("out")
+    pack(bench, model, out, "--experts")
+    verify = [bench.sluice, "verify", out]
+    whole = bench.command([*verify, "--against", model])
+    equal((whole.code, whole.err), (0, ""), whole.out)
+    contains(whole.out, "whole: every block has its checksum and the bytes of")
+    for name, offset in (("trunk.blocks", 20), ("experts-00002.blocks", 4097)):
+        data = bytearray((out / name).read_bytes())
+        data[offset] ^= 1
+        (out / name).write_bytes(data)
+    report = bench.path("json")
+    bad = bench.command([*verify, "--json", report])
+    equal(bad.code, 1, "exit code")
+    contains(bad.out, "trunk.blocks: block", "experts-00002.blocks: block", "expert 1 of layer 2",
+             "bad: 2 things are wrong")
+    report = json.loads(report.read_text())
+    equal((report["whole"], len(report["bad"]), report["format"]), (False, 2, "container"), "JSON")
+    contains(bench.command([*verify, "--record", bench.path("sums")]).err, "checksums of its own")
+    contains(bench.command([bench.sluice, "verify", model, "--against", out]).err, "containers")
+    (out / "container.idx").unlink()
+    equal(bench.command(verify).code, 1, "without an index")

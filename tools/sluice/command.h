@@ -13,6 +13,7 @@ void add_inspect(CLI::App& app, int& exit_code);
 void add_pack(CLI::App& app, int& exit_code);
 void add_run(CLI::App& app, int& exit_code);
 void add_synth(CLI::App& app, int& exit_code);
+void add_verify(CLI::App& app, int& exit_code);
 
 // Prints "sluice: <message>" on stderr and returns the exit code for it.
 int report_error(const io::Error& error);

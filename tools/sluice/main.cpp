@@ -24,6 +24,7 @@ int main(int argc, char** argv) {
   sluice::add_inspect(app, exit_code);
   sluice::add_pack(app, exit_code);
   sluice::add_synth(app, exit_code);
+  sluice::add_verify(app, exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
