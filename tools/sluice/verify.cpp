@@ -2,9 +2,12 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
+#include <utility>
 
 #include "engine/verify/verify_released.h"
 #include "tools/sluice/command.h"
@@ -52,8 +55,23 @@ io::Status write_report(const Options& options, const engine::VerifyReport& repo
   return write_stdout(verify_text(report, options.model));
 }
 
+// A report that replaced the checksums would be renamed over them at the end of the work.
+io::Status check_json_name(const Options& options) {
+  std::error_code ignored;
+  for (const auto* other : {&options.verify.record_file, &options.verify.check_file}) {
+    if (other->empty() || options.json_file.empty()) continue;
+    if (std::filesystem::weakly_canonical(options.json_file, ignored) ==
+        std::filesystem::weakly_canonical(*other, ignored)) {
+      return io::Error{io::Errc::invalid, 0,
+                       "the report is to be written to the checksum file " + other->string()};
+    }
+  }
+  return {};
+}
+
 // The exit code.
 io::Result<int> verify(const Options& options) {
+  if (io::Status apart = check_json_name(options); !apart) return std::move(apart.error());
   // Before the work: hours of reading must not end at a folder that is not there.
   std::optional<OutputFile> json_file;
   if (!options.json_file.empty() && options.json_file != "-") {
