@@ -3,7 +3,7 @@
 
 build_packages=(g++ meson ninja-build pkg-config liburing-dev libtbb-dev libcli11-dev doctest-dev
                 libsimdjson-dev nlohmann-json3-dev libpcre2-dev libxxhash-dev libfmt-dev)
-test_packages=(strace util-linux e2fsprogs)
+test_packages=(strace util-linux e2fsprogs xxhash python3-xxhash)
 fuzz_packages=(clang libclang-rt-dev)
 
 # Usage: install_missing PACKAGE...

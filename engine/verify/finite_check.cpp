@@ -32,6 +32,7 @@ void check_file(const Catalogue& part, FiniteCheck& check) {
     check.bad.push_back(files.error().message);
     return;
   }
+  if (check.notes.empty()) check.notes = files->notes();
   for (const auto& [name, tensor] : part.small) {
     const io::Result<std::vector<float>> values = read_small(part, *files, name);
     if (!values) check.bad.push_back(values.error().message);

@@ -12,6 +12,7 @@ namespace engine {
 
 struct FiniteCheck {
   std::vector<std::string> bad;  // a message for each tensor; after a failed read no more of a file
+  std::vector<std::string> notes;  // direct reads refused: once
   std::uint64_t n_read_bytes = 0;
 };
 

@@ -215,6 +215,7 @@ class Verifier {
     const FiniteCheck check = check_small_tensors(catalogue, options_.hash.interrupted);
     report_.n_read_bytes += check.n_read_bytes;
     add_bad(check.bad);
+    add_notes(check.notes);
   }
 
   io::Status check_bytes() {

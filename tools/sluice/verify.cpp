@@ -6,6 +6,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
+#include <utility>
 
 #include "engine/checkpoint/container_index.h"
 #include "engine/verify/verify_container.h"
@@ -90,9 +92,24 @@ io::Status write_report(const Options& options, const engine::VerifyReport& repo
       verify_text(report, options.model, options.is_container() ? "blocks" : "shards"));
 }
 
+// A report that replaced the checksums would be renamed over them at the end of the work.
+io::Status check_json_name(const Options& options) {
+  std::error_code ignored;
+  for (const auto* other : {&options.verify.record_file, &options.verify.check_file}) {
+    if (other->empty() || options.json_file.empty()) continue;
+    if (std::filesystem::weakly_canonical(options.json_file, ignored) ==
+        std::filesystem::weakly_canonical(*other, ignored)) {
+      return io::Error{io::Errc::invalid, 0,
+                       "the report is to be written to the checksum file " + other->string()};
+    }
+  }
+  return {};
+}
+
 // The exit code.
 io::Result<int> verify(const Options& options) {
   if (io::Status good = check_flags(options); !good) return std::move(good.error());
+  if (io::Status apart = check_json_name(options); !apart) return std::move(apart.error());
   // Before the work: hours of reading must not end at a folder that is not there.
   std::optional<OutputFile> json_file;
   if (!options.json_file.empty() && options.json_file != "-") {
