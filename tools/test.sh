@@ -52,8 +52,8 @@ esac
 case $which in all | tsan)
   TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp halt_on_error=1" \
     build_and_test build-tsan "-Db_sanitize=thread $sanitized" \
-      "tests/io/io_test tests/engine/model/model_test tests/engine/stream/stream_test
-       tests/engine/verify/verify_test" --suite threads ;;
+      "tests/io/io_test tests/engine/model/model_test tests/engine/pack/pack_test
+       tests/engine/stream/stream_test tests/engine/verify/verify_test" --suite threads ;;
 esac
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -6,35 +6,11 @@
 #include <tbb/parallel_for.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 
+#include "engine/fork_join.h"
+
 namespace engine {
-
-// oneTBB is not instrumented, so ThreadSanitizer does not see that a loop's tasks begin after
-// its call and end before its return.  This says so, in its builds alone.
-class ForkJoin {
- public:
-#ifdef __SANITIZE_THREAD__
-  ForkJoin() { edge_.store(0, std::memory_order_release); }
-  ~ForkJoin() { (void)edge_.load(std::memory_order_acquire); }
-  // Not inlined into oneTBB's own frames, which tests/tsan.supp passes over.
-  template <class F>
-  [[gnu::noinline]] void task(F f) {
-    (void)edge_.load(std::memory_order_acquire);
-    f();
-    edge_.fetch_add(1, std::memory_order_acq_rel);
-  }
-
- private:
-  std::atomic<int> edge_;
-#else
-  template <class F>
-  void task(F f) {
-    f();
-  }
-#endif
-};
 
 // Calls f(begin, n) over rows of row_bytes, each used by n_tokens tokens: a task is about 100 us
 // of work, 512 KiB of weights for one token.

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/fork_join.h"
 #include "engine/pack/journal.h"
 #include "engine/pack/place.h"
 #include "io/out_file.h"
@@ -161,30 +162,36 @@ class Writer {
     const tbb::global_control threads(tbb::global_control::max_allowed_parallelism,
                                       options_.n_jobs);
     tbb::task_arena arena(static_cast<int>(options_.n_jobs));
-    arena.execute([&] {
-      tbb::parallel_pipeline(
-          n_steps,
-          tbb::make_filter<void, Step*>(tbb::filter_mode::serial_in_order,
-                                        [this](tbb::flow_control& flow) -> Step* {
-                                          Step* step = next_step();
-                                          if (step == nullptr) flow.stop();
-                                          return step;
-                                        }) &
-              tbb::make_filter<Step*, Step*>(tbb::filter_mode::parallel,
-                                             [this](Step* step) {
-                                               keep_error(read(*step));
-                                               return step;
-                                             }) &
-              tbb::make_filter<Step*, Step*>(tbb::filter_mode::parallel,
-                                             [this](Step* step) {
-                                               keep_error(write(*step));
-                                               return step;
-                                             }) &
-              tbb::make_filter<Step*, void>(tbb::filter_mode::serial_in_order, [this](Step* step) {
-                keep_error(note(*step));
-                idle_.push(step);
-              }));
-    });
+    {
+      using tbb::filter_mode;
+      ForkJoin join;
+      const auto take =
+          tbb::make_filter<void, Step*>(filter_mode::serial_in_order, [&](tbb::flow_control& flow) {
+            Step* step = nullptr;
+            join.task([&] { step = next_step(); });
+            if (step == nullptr) flow.stop();
+            return step;
+          });
+      const auto read_blocks =
+          tbb::make_filter<Step*, Step*>(filter_mode::parallel, [&](Step* step) {
+            join.task([&] { keep_error(read(*step)); });
+            return step;
+          });
+      const auto write_step =
+          tbb::make_filter<Step*, Step*>(filter_mode::parallel, [&](Step* step) {
+            join.task([&] { keep_error(write(*step)); });
+            return step;
+          });
+      const auto keep_books =
+          tbb::make_filter<Step*, void>(filter_mode::serial_in_order, [&](Step* step) {
+            join.task([&] {
+              keep_error(note(*step));
+              idle_.push(step);
+            });
+          });
+      arena.execute(
+          [&] { tbb::parallel_pipeline(n_steps, take & read_blocks & write_step & keep_books); });
+    }
     // What was written before an error counts, too.
     const bool failed = failed_;
     io::Status noted = commit();

@@ -18,6 +18,7 @@
 
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/container.h"
+#include "engine/fork_join.h"
 #include "engine/pack/block_source.h"
 #include "engine/pack/pack.h"
 #include "io/file_set.h"
@@ -168,9 +169,10 @@ class Verifier {
     const tbb::global_control threads(tbb::global_control::max_allowed_parallelism,
                                       options_.n_jobs);
     tbb::task_arena arena(static_cast<int>(options_.n_jobs));
+    ForkJoin join;
     arena.execute([&] {
       tbb::parallel_for(std::size_t{0}, blocks.size(),
-                        [&](std::size_t i) { check_block(blocks[i]); });
+                        [&](std::size_t i) { join.task([&] { check_block(blocks[i]); }); });
     });
     if (error_) return std::move(*error_);
     return {};
