@@ -290,6 +290,10 @@ io::Result<Checkpoint> open_checkpoint(const std::filesystem::path& folder,
                                  "again goes on where it stopped",
                                  folder.string())};
   }
+  if (!options.shard_folder.empty()) {
+    return io::Error{io::Errc::invalid, 0,
+                     folder.string() + ": --shards is for containers, and this is none"};
+  }
   return open_released(folder, options);
 }
 

@@ -47,6 +47,20 @@ class Opener {
     return std::move(checkpoint_);
   }
 
+  // Each file by itself, and nothing left out.
+  std::vector<std::string> list_faults() {
+    std::vector<std::string> faults;
+    std::vector<std::string> holes;
+    for (std::uint32_t f = 0; f < index_.files.size(); ++f) {
+      const ContainerIndex::File& file = index_.files[f];
+      io::Status s = file.kind == FileKind::copy ? check_copy(file)
+                                                 : check_file(file, path_of(file), f, holes);
+      if (!s) faults.push_back(std::move(s.error().message));
+    }
+    for (std::string& hole : holes) faults.push_back("a hole in " + std::move(hole));
+    return faults;
+  }
+
  private:
   // Small files, so their bytes are compared; the config must be among them, for all else is
   // understood by it.
@@ -62,16 +76,20 @@ class Opener {
     }
     for (const ContainerIndex::File& file : index_.files) {
       if (file.kind != FileKind::copy) continue;
-      io::Result<std::string> bytes = io::read_file(folder_ / file.name, kMaxCopyBytes);
-      if (!bytes) return std::move(bytes.error());
-      const std::uint64_t sum = checksum(std::as_bytes(std::span(*bytes)));
-      if (bytes->size() == file.n_bytes && sum == file.checksum) continue;
-      return io::Error{io::Errc::corrupt, 0,
-                       fmt::format("{}: {} bytes with checksum {:016x}, {} says {} and {:016x}",
-                                   (folder_ / file.name).string(), bytes->size(), sum,
-                                   kContainerIndexName, file.n_bytes, file.checksum)};
+      if (io::Status s = check_copy(file); !s) return s;
     }
     return {};
+  }
+
+  [[nodiscard]] io::Status check_copy(const ContainerIndex::File& file) const {
+    io::Result<std::string> bytes = io::read_file(folder_ / file.name, kMaxCopyBytes);
+    if (!bytes) return std::move(bytes.error());
+    const std::uint64_t sum = checksum(std::as_bytes(std::span(*bytes)));
+    if (bytes->size() == file.n_bytes && sum == file.checksum) return {};
+    return io::Error{io::Errc::corrupt, 0,
+                     fmt::format("{}: {} bytes with checksum {:016x}, {} says {} and {:016x}",
+                                 (folder_ / file.name).string(), bytes->size(), sum,
+                                 kContainerIndexName, file.n_bytes, file.checksum)};
   }
 
   [[nodiscard]] fs::path path_of(const ContainerIndex::File& file) const {
@@ -228,10 +246,25 @@ io::Result<ContainerIndex> read_container_index(const fs::path& folder) {
   return index;
 }
 
+io::Status check_shard_folder(const fs::path& folder, const fs::path& shard_folder,
+                              const ContainerIndex& index) {
+  if (shard_folder.empty() || !index.shard_folder.empty()) return {};
+  return io::Error{io::Errc::invalid, 0,
+                   folder.string() + ": --shards is for containers without experts, this has them"};
+}
+
 io::Result<Checkpoint> open_container(const fs::path& folder, const OpenOptions& options) {
   io::Result<ContainerIndex> index = read_container_index(folder);
   if (!index) return std::move(index.error());
+  if (io::Status s = check_shard_folder(folder, options.shard_folder, *index); !s) {
+    return std::move(s.error());
+  }
   return Opener(folder, options, std::move(*index)).open();
+}
+
+std::vector<std::string> container_faults(const fs::path& folder, const OpenOptions& options,
+                                          const ContainerIndex& index) {
+  return Opener(folder, options, index).list_faults();
 }
 
 io::Result<std::uint64_t> header_checksum(const fs::path& shard) {

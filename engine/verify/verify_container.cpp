@@ -110,12 +110,14 @@ class Verifier {
  private:
   // What opening for a run finds: copies, lengths, headers of shards, holes, the model's shape.
   void check_structure() {
-    io::Result<Checkpoint> checkpoint = open_container(
-        folder_, {.allow_holes = options_.allow_holes, .shard_folder = options_.shard_folder});
-    if (!checkpoint) {
-      report_.bad.push_back(checkpoint.error().message);
-    } else {
+    const OpenOptions open{.allow_holes = options_.allow_holes,
+                           .shard_folder = options_.shard_folder};
+    report_.bad = container_faults(folder_, open, index_);
+    const io::Result<Checkpoint> checkpoint = open_container(folder_, open);
+    if (checkpoint) {
       report_.notes = checkpoint->notes;
+    } else if (report_.bad.empty()) {
+      report_.bad.push_back(checkpoint.error().message);
     }
   }
 
@@ -127,14 +129,22 @@ class Verifier {
       const fs::path path = folder_ / index_.files[f].name;
       std::error_code error;
       const std::uint64_t n_bytes = fs::file_size(path, error);
+      if (error) continue;  // it has been named
       io::Result<io::FileSet> file =
           io::FileSet::open({&path, 1}, {&n_bytes, 1}, io::Access::prefer_direct);
       if (!file) {
-        report_.bad.push_back(file.error().message);
+        add_bad(file.error().message);
         continue;
       }
       for (const std::string& note : file->notes()) report_.notes.push_back(note);
       files_[f] = std::move(*file);
+    }
+  }
+
+  // The same words of two sources are one finding.
+  void add_bad(std::string message) {
+    if (std::find(report_.bad.begin(), report_.bad.end(), message) == report_.bad.end()) {
+      report_.bad.push_back(std::move(message));
     }
   }
 
@@ -309,6 +319,9 @@ io::Result<VerifyReport> verify_container(const fs::path& folder,
     VerifyReport report;
     report.bad.push_back(std::move(index.error().message));
     return report;
+  }
+  if (io::Status s = check_shard_folder(folder, options.shard_folder, *index); !s) {
+    return std::move(s.error());
   }
   return Verifier(folder, options, std::move(*index)).verify();
 }

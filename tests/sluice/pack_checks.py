@@ -69,6 +69,8 @@ def _(bench):
     contains(err, str(model), "--shards", "model-00002-of-000026.safetensors")
     _, got = bench.logits(trunk, "--prompt", "A model", "--gen", 5, "--shards", moved)
     assert got == want
+    for other in (full, moved):  # which have no use for it
+        contains(bench.run(other, *IDS, "--shards", moved, code=1).err, "--shards")
     shard = moved / "model-00003-of-000026.safetensors"
     data = bytearray(shard.read_bytes())
     data[20] ^= 1  # in its header

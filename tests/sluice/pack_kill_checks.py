@@ -216,3 +216,12 @@ def _(bench):
     assert time.monotonic() - start < 10
     pack(bench, model, out, "--experts")
     equal(tree(out), tree(clean(bench, model, "--experts")), "the container")
+
+
+@check("a limit on the size of files is an error like any other")
+def _(bench):
+    model, out = bench.model("tiny"), bench.path("out")
+    limited = ["bash", "-c", 'ulimit -f 60; exec "$@"', "bash"]
+    err = pack(bench, model, out, "--experts", prefix=limited, code=1).err
+    contains(err, "File too large")
+    resume(bench, model, out, tree(clean(bench, model, "--experts")))

@@ -15,7 +15,8 @@ int report_error(const io::Error& error) {
 }  // namespace sluice
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is a write error, reported like any other
+  // A closed pipe and a limit on the size of files are write errors, reported like any other.
+  for (const int signal_number : {SIGPIPE, SIGXFSZ}) std::signal(signal_number, SIG_IGN);
   CLI::App app{"Sluice runs Kimi K3 with its weights streamed from disk.", "sluice"};
   app.require_subcommand(1);
   app.set_version_flag("--version", SLUICE_VERSION);
