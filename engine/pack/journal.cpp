@@ -72,11 +72,16 @@ io::Result<Journal> Journal::open(const std::filesystem::path& file, std::string
     return journal;
   }
   if (const std::string_view other = words_of(*bytes); !other.empty()) {
-    return io::Error{io::Errc::invalid, 0,
-                     fmt::format("{} holds unfinished work of another kind ({}), this is {}{}; "
-                                 "finish that, or remove the folder",
-                                 file.parent_path().string(), other, work,
-                                 other == work ? " whose source has changed since" : "")};
+    const std::string folder = file.parent_path().string();
+    return io::Error{
+        io::Errc::invalid, 0,
+        other == work
+            ? fmt::format("{} holds an unfinished {}, and its source has changed since; remove the "
+                          "folder to begin anew",
+                          folder, work)
+            : fmt::format("{} holds unfinished work of another kind ({}), this is {}; finish that, "
+                          "or remove the folder",
+                          folder, other, work)};
   }
   // Torn in its first moments, when nothing else was written.
   if (io::Status done = journal.begin(header); !done) return std::move(done.error());

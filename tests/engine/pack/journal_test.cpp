@@ -57,7 +57,7 @@ TEST_CASE("journal: other work, and the same work on another source, are refused
   CHECK(contains(other.error().message, "pack of b"));
   const io::Result<Journal> changed = Journal::open(file, "pack of a", 10);
   REQUIRE(!changed);
-  CHECK(contains(changed.error().message, "source has changed"));
+  CHECK(contains(changed.error().message, "its source has changed"));
   CHECK(testing::read_file(file) == before);
 }
 
