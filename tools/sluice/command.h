@@ -3,9 +3,11 @@
 // interrupted.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include "io/error.h"
+
+namespace CLI {
+class App;
+}
 
 namespace sluice {
 

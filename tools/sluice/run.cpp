@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -194,9 +195,7 @@ io::Status run(RunOptions options) {
     std::fprintf(stderr, "\n%s", summary(report).c_str());
   }
   if (outputs->wants_json()) {
-    constexpr auto kReplace =
-        nlohmann::ordered_json::error_handler_t::replace;  // a path's odd bytes
-    io::Status written = outputs->commit_json(to_json(report).dump(2, ' ', false, kReplace) + "\n");
+    io::Status written = outputs->commit_json(run_json(report));
     if (!written && status) return written;
     if (!written) say(written.error().message);
   }

@@ -1,7 +1,6 @@
 // The flags of `sluice run`, checked, and what they become.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
@@ -9,6 +8,10 @@
 #include <vector>
 
 #include "engine/session.h"
+
+namespace CLI {
+class App;
+}
 
 namespace sluice {
 

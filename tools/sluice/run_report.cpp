@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
 
 #include "engine/host/cpus.h"
 #include "engine/host/memory.h"
@@ -165,36 +166,39 @@ ordered_json token_list(const engine::Generated& generated) {
 
 }  // namespace
 
-ordered_json to_json(const RunReport& report) {
+std::string run_json(const RunReport& report) {
   const LoaderCounts counts = report.session.loader().counts();
   const engine::Generated& generated = report.generated;
   std::vector<std::uint32_t> ids;
   for (const engine::TokenTiming& token : generated.tokens) ids.push_back(token.token_id);
-  return {{"sluice_version", SLUICE_VERSION},
-          {"configuration", configuration(report)},
-          {"host", host()},
-          {"path", path_taken(report)},
-          {"memory", memory(report)},
-          {"prompt_ids", report.prompt},
-          {"generated_ids", ids},
-          {"stop", stop_text(report)},
-          {"error",
-           report.status ? ordered_json(nullptr) : ordered_json(report.status.error().message)},
-          {"tokens", token_list(generated)},
-          {"bytes", byte_counts(counts)},
-          {"requests",
-           {{"submitted", counts.reader.n_requests},
-            {"continued", counts.reader.n_continued},
-            {"retried", counts.reader.n_retried}}},
-          {"seconds",
-           {{"open", report.open_seconds},
-            {"prefill", generated.prefill_seconds},
-            {"run", generated.seconds},
-            {"to_first_token", generated.tokens.empty() ? 0 : generated.tokens[0].seconds},
-            {"per_token", decode_seconds_per_token(generated)},
-            {"stall", total(counts).stall_seconds},
-            {"device_busy", 1e-9 * static_cast<double>(counts.busy_ns)}}},
-          {"device_bytes_per_second", device_rate(counts)}};
+  const ordered_json root = {
+      {"sluice_version", SLUICE_VERSION},
+      {"configuration", configuration(report)},
+      {"host", host()},
+      {"path", path_taken(report)},
+      {"memory", memory(report)},
+      {"prompt_ids", report.prompt},
+      {"generated_ids", ids},
+      {"stop", stop_text(report)},
+      {"error",
+       report.status ? ordered_json(nullptr) : ordered_json(report.status.error().message)},
+      {"tokens", token_list(generated)},
+      {"bytes", byte_counts(counts)},
+      {"requests",
+       {{"submitted", counts.reader.n_requests},
+        {"continued", counts.reader.n_continued},
+        {"retried", counts.reader.n_retried}}},
+      {"seconds",
+       {{"open", report.open_seconds},
+        {"prefill", generated.prefill_seconds},
+        {"run", generated.seconds},
+        {"to_first_token", generated.tokens.empty() ? 0 : generated.tokens[0].seconds},
+        {"per_token", decode_seconds_per_token(generated)},
+        {"stall", total(counts).stall_seconds},
+        {"device_busy", 1e-9 * static_cast<double>(counts.busy_ns)}}},
+      {"device_bytes_per_second", device_rate(counts)}};
+  // A path may hold odd bytes; JSON must be UTF-8.
+  return root.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 std::string summary(const RunReport& report) {

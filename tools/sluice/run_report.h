@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -21,7 +20,8 @@ struct RunReport {
   const io::Status& status;  // how the run ended
 };
 
-nlohmann::ordered_json to_json(const RunReport& report);
+// One JSON object, ended by a newline.
+std::string run_json(const RunReport& report);
 
 // Lines for stderr.
 std::string summary(const RunReport& report);

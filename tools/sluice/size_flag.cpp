@@ -1,5 +1,6 @@
 #include "tools/sluice/size_flag.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
 #include <charconv>

@@ -1,10 +1,13 @@
 // Sizes on the command line: "64KiB", "8GB" or "4096".
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
 #include <string_view>
+
+namespace CLI {
+class Validator;
+}
 
 namespace sluice {
 

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <chrono>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 

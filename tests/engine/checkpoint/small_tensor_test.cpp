@@ -1,3 +1,5 @@
+#include "engine/checkpoint/small_tensor.h"
+
 #include <doctest/doctest.h>
 
 #include <cstring>
@@ -5,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "engine/checkpoint/small_tensor.h"
 #include "tests/engine/checkpoint/checkpoint_files.h"
 
 namespace engine {
