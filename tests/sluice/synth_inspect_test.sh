@@ -40,6 +40,8 @@ expect 1 "$sluice" synth deep25
 grep -q 'exists already' err || fail "an existing folder is not named"
 expect 2 "$sluice" synth other --geometry huge
 expect 2 "$sluice" synth other --layers 0
+expect 2 "$sluice" synth other --jobs 2
+expect 2 "$sluice" synth other --alias 0
 expect 1 "$sluice" synth other --latent 33
 [ -e other ] && fail "a refused synth left something"
 expect 0 "$sluice" synth other --geometry tiny --layers 3 --experts 40 --hidden 64 --seed 7

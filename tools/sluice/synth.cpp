@@ -163,9 +163,15 @@ void add_synth(CLI::App& app, int& exit_code) {
                    "write a container whose blocks share bytes, so that all of it takes this much "
                    "disk space; every read keeps its size and is one of real data")
       ->transform(kSize);
-  command->add_option("--jobs", options->n_jobs, "of a container: blocks that are made at once")
-      ->capture_default_str()
-      ->check(CLI::Range(1U, 256U));
+  CLI::Option* jobs =
+      command->add_option("--jobs", options->n_jobs, "of a container: blocks that are made at once")
+          ->capture_default_str()
+          ->check(CLI::Range(1U, 256U));
+  command->parse_complete_callback([options, jobs] {
+    if (jobs->count() > 0 && !options->container && !options->alias_bytes) {
+      throw CLI::ValidationError("--jobs", "is for a container: needs --container or --alias");
+    }
+  });
   command->add_option("--seed", options->seed, "seed of the weights [as the geometry has it]");
   command
       ->add_option("--gain", options->gain,
