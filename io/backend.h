@@ -41,6 +41,9 @@ class Backend {
   // Takes a request; at most `depth` may be in flight.
   virtual void start(const Request& request) = 0;
 
+  // Hands what was started to the kernel; else the next wait does.
+  virtual void submit() {}
+
   // Blocks until a request has completed or wake was called; appends all that completed.
   // Errors: system, if the backend itself failed.
   virtual Status wait(std::vector<Completion>& completions) = 0;
@@ -52,13 +55,21 @@ class Backend {
   [[nodiscard]] virtual std::string path() const = 0;
 };
 
+// What may be switched on and off in an experiment; `on` is that or an error, `automatic` a note.
+enum class Switch : std::uint8_t { automatic, on, off };
+
 struct BackendOptions {
-  std::uint32_t depth = 16;                     // requests in flight, at most
-  std::span<const std::span<std::byte>> slots;  // memory that most requests land in
+  std::uint32_t depth = 16;                       // requests in flight, at most
+  std::span<const std::span<std::byte>> slots{};  // memory that most requests land in
+  Switch fixed_buffers = Switch::automatic;       // slots registered with io_uring
+  bool sqpoll = false;  // a thread of the kernel's looks for submissions; takes a CPU
+  bool iopoll = false;  // completions are polled for; direct reads and a driver that can
 };
 
 // io_uring.  Must be made, used and destroyed on one thread.  What the kernel refuses to have
-// registered is used unregistered, with a note.  Errors: system, naming the likely cause.
+// registered is used unregistered, with a note.  With iopoll a wake-up is seen when the next
+// request completes.  Errors: system, naming the likely cause; whatever was demanded and cannot be
+// had, as found by using it.
 Result<std::unique_ptr<Backend>> make_uring_backend(const FileSet& files,
                                                     const BackendOptions& options,
                                                     std::vector<std::string>& notes);

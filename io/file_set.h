@@ -56,9 +56,9 @@ class FileSet {
   std::vector<std::string> notes_;
 };
 
-// Reads a window into `to`, aligned memory of at least its length, by plain calls on the thread that
-// asks.  Of the window's last page only what the file has arrives.  Any thread.
-// Errors: system or corrupt, with file, offset and both lengths.
+// Reads a window into `to`, aligned memory of at least its length, by plain calls on the thread
+// that asks.  Of the window's last page only what the file has arrives.  Any thread. Errors: system
+// or corrupt, with file, offset and both lengths.
 Status read_window(const FileSet& files, const Window& window, std::span<std::byte> to);
 
 // Reads a range into memory of its own, by plain calls on the thread that asks, without the

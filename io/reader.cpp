@@ -6,23 +6,32 @@
 #include <cerrno>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 namespace io {
 namespace {
 
 constexpr int kMaxRetries = 8;
 
+std::uint64_t now_ns() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+}
+
 }  // namespace
 
 void Reader::start(const Read& read) {
   assert(read.n_needed_bytes <= read.to.size() && !read.to.empty());
-  const auto [place, is_new] = pending_.try_emplace(read.tag, Pending{.read = read});
+  const auto [place, is_new] =
+      pending_.try_emplace(read.tag, Pending{.read = read, .start_ns = now_ns()});
   assert(is_new && "tags in flight are unique");
   ++counts_.n_reads;
-  submit(place->second);
+  request(place->second);
 }
 
-void Reader::submit(const Pending& pending) {
+void Reader::request(const Pending& pending) {
+  started_ = true;
   ++counts_.n_requests;
   backend_->start({.tag = pending.read.tag,
                    .file_idx = pending.read.file_idx,
@@ -30,7 +39,15 @@ void Reader::submit(const Pending& pending) {
                    .to = pending.read.to.subspan(pending.n_done_bytes)});
 }
 
+void Reader::submit() {
+  if (!std::exchange(started_, false)) return;
+  const std::uint64_t start = now_ns();
+  backend_->submit();
+  if (times_ != nullptr) times_->submit.record(now_ns() - start);
+}
+
 Status Reader::wait(std::vector<Done>& done) {
+  submit();
   completions_.clear();
   if (Status waited = backend_->wait(completions_); !waited) return waited;
   for (const Completion& completion : completions_) {
@@ -38,10 +55,11 @@ Status Reader::wait(std::vector<Done>& done) {
     assert(place != pending_.end() && "a completion answers a request");
     Status status;
     if (advance(place->second, completion.result, status)) {
+      if (times_ != nullptr) times_->latency.record(now_ns() - place->second.start_ns);
       done.push_back({completion.tag, std::move(status)});
       pending_.erase(place);
     } else {
-      submit(place->second);
+      request(place->second);
     }
   }
   return {};
@@ -61,7 +79,7 @@ bool Reader::advance(Pending& pending, std::int32_t result, Status& status) {
     return fmt::format("read {} at offset {}", files_.path(read.file_idx).string(),
                        read.offset_bytes + pending.n_done_bytes);
   };
-  if ((result == -EINTR || result == -EAGAIN) && retry(pending)) return false;
+  if ((result == -EINTR || result == -EAGAIN || result == -EBUSY) && retry(pending)) return false;
   if (result < 0) {
     status = system_error(
         -result, fmt::format("{}: {} bytes", describe(), read.to.size() - pending.n_done_bytes));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "io/backend.h"
+#include "io/histogram.h"
 
 namespace io {
 
@@ -33,10 +34,17 @@ struct ReaderCounts {
   std::uint64_t n_retried = 0;
 };
 
+// In ns; any thread may look at them at any time.
+struct ReadTimes {
+  Histogram latency;  // of a read, from its start until it is done
+  Histogram submit;   // of a call that hands requests to the kernel
+};
+
 class Reader {
  public:
-  Reader(const FileSet& files, std::unique_ptr<Backend> backend)
-      : files_(files), backend_(std::move(backend)) {}
+  // `times`, if given, outlives the reader.
+  Reader(const FileSet& files, std::unique_ptr<Backend> backend, ReadTimes* times = nullptr)
+      : files_(files), times_(times), backend_(std::move(backend)) {}
 
   void start(const Read& read);
 
@@ -53,17 +61,21 @@ class Reader {
  private:
   struct Pending {
     Read read;
+    std::uint64_t start_ns = 0;
     std::uint64_t n_done_bytes = 0;
     int n_retries = 0;
   };
 
-  void submit(const Pending& pending);
+  void request(const Pending& pending);
+  void submit();
   bool retry(Pending& pending);  // false if that was done often enough
   // True if the read is over, well or badly.
   bool advance(Pending& pending, std::int32_t result, Status& status);
 
   const FileSet& files_;
+  ReadTimes* const times_;
   ReaderCounts counts_;
+  bool started_ = false;  // something, since the last submit
   std::unordered_map<std::uint64_t, Pending> pending_;
   std::vector<Completion> completions_;
   std::unique_ptr<Backend> backend_;  // destroyed first: it waits for reads in flight

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <liburing.h>
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -12,6 +13,7 @@
 #include <cstdio>
 
 #include "io/backend.h"
+#include "io/buffer.h"
 #include "io/fd.h"
 
 // Older headers lack these.
@@ -28,6 +30,7 @@ namespace {
 constexpr std::uint64_t kWakeTag = UINT64_MAX;
 constexpr std::size_t kMaxRegisteredBuffers = 1 << 14;  // the kernel's limit
 constexpr int kMaxRetries = 1000;                       // of 1 ms, for a ring that stays busy
+constexpr unsigned kSqpollIdleMs = 50;                  // then the kernel's thread sleeps
 
 std::string sysctl_hint() {
   int value = -1;
@@ -52,7 +55,7 @@ Error setup_error(int sys) {
 class UringBackend final : public Backend {
  public:
   UringBackend(const FileSet& files, const BackendOptions& options)
-      : files_(files), slots_(options.slots.begin(), options.slots.end()) {}
+      : files_(files), options_(options), slots_(options.slots.begin(), options.slots.end()) {}
 
   ~UringBackend() override {
     std::vector<Completion> ignored;
@@ -61,20 +64,13 @@ class UringBackend final : public Backend {
     if (ring_ready_) io_uring_queue_exit(&ring_);
   }
 
-  Status set_up(std::uint32_t depth, std::vector<std::string>& notes) {
+  Status set_up(std::vector<std::string>& notes) {
     wake_fd_ = Fd(eventfd(0, EFD_CLOEXEC));
     if (!wake_fd_.valid()) return system_error(errno, "make an eventfd");
-    constexpr std::array kFlags = {IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN,
-                                   IORING_SETUP_COOP_TASKRUN, 0U};
-    int result = -EINVAL;
-    for (std::size_t i = 0; i < kFlags.size() && result == -EINVAL; ++i) {
-      result = io_uring_queue_init(depth + 1, &ring_, kFlags[i]);
-      deferred_ = i == 0;
-    }
-    if (result < 0) return setup_error(-result);
-    ring_ready_ = true;
+    if (Status made = make_ring(); !made) return made;
     register_files(notes);
-    register_slots(notes);
+    if (Status done = register_slots(notes); !done) return done;
+    if (options_.iopoll) return probe_polling();
     arm_wake();
     return {};
   }
@@ -94,7 +90,11 @@ class UringBackend final : public Backend {
     ++n_in_flight_;
   }
 
+  // What it leaves in the queue, the next wait submits.
+  void submit() override { io_uring_submit(&ring_); }
+
   Status wait(std::vector<Completion>& completions) override {
+    if (options_.iopoll && n_in_flight_ == 0) return sleep_until_woken();
     for (int n_retries = 0;; ++n_retries) {
       const int result = io_uring_submit_and_wait(&ring_, 1);
       const bool reaped = reap(completions);
@@ -116,11 +116,65 @@ class UringBackend final : public Backend {
   }
 
   [[nodiscard]] std::string path() const override {
-    return fmt::format("io_uring, {} buffers{}", n_registered_slots_ > 0 ? "registered" : "plain",
-                       deferred_ ? ", deferred task work" : "");
+    return fmt::format(
+        "io_uring, {} buffers{}{}{}", n_registered_slots_ > 0 ? "registered" : "plain",
+        deferred_ ? ", deferred task work" : "", options_.sqpoll ? ", polled submission" : "",
+        options_.iopoll ? ", polled completion" : "");
   }
 
  private:
+  // The first of these sets of flags that the kernel knows.
+  Status make_ring() {
+    const unsigned polled =
+        (options_.iopoll ? IORING_SETUP_IOPOLL : 0U) | (options_.sqpoll ? IORING_SETUP_SQPOLL : 0U);
+    constexpr unsigned kDeferred = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN;
+    int result = -EINVAL;
+    for (const unsigned flags : {kDeferred, IORING_SETUP_COOP_TASKRUN, 0U}) {
+      if (options_.sqpoll && flags != 0) continue;  // neither goes with the kernel's own thread
+      io_uring_params params{};
+      params.flags = flags | polled;
+      params.sq_thread_idle = kSqpollIdleMs;
+      result = io_uring_queue_init_params(options_.depth + 1, &ring_, &params);
+      deferred_ = flags == kDeferred;
+      if (result != -EINVAL) break;
+    }
+    if (result < 0) return setup_error(-result);
+    ring_ready_ = true;
+    return {};
+  }
+
+  // Many a file system and driver takes the flag and fails each read.
+  Status probe_polling() {
+    Result<Buffer> page = Buffer::create(files_.alignment_bytes());
+    if (!page) return std::move(page.error());
+    start({.tag = 0, .file_idx = 0, .offset_bytes = 0, .to = {page->data(), page->size()}});
+    std::vector<Completion> completions;
+    while (completions.empty()) {
+      if (Status waited = wait(completions); !waited) return waited;
+    }
+    if (completions[0].result >= 0) return {};
+    return system_error(-completions[0].result,
+                        fmt::format("poll for completions of {} (wants direct reads and a driver "
+                                    "with poll queues, see nvme.poll_queues)",
+                                    files_.path(0).string()));
+  }
+
+  // With nothing in flight there is nothing to poll for.
+  Status sleep_until_woken() {
+    pollfd wanted{.fd = wake_fd_.get(), .events = POLLIN, .revents = 0};
+    while (poll(&wanted, 1, -1) < 0) {
+      if (errno != EINTR) return system_error(errno, "wait for the wake-up eventfd");
+    }
+    return take_wake();
+  }
+
+  Status take_wake() {
+    if (read(wake_fd_.get(), &wake_count_, sizeof wake_count_) < 0 && errno != EINTR) {
+      return system_error(errno, "read the wake-up eventfd");
+    }
+    return {};
+  }
+
   void register_files(std::vector<std::string>& notes) {
     std::vector<int> fds;
     for (std::uint32_t i = 0; i < files_.size(); ++i) fds.push_back(files_.fd(i));
@@ -132,8 +186,10 @@ class UringBackend final : public Backend {
     }
   }
 
-  // One registration a slot: the kernel merges pages of a buffer only if all are of one kind.
-  void register_slots(std::vector<std::string>& notes) {
+  // One registration a slot: the kernel merges pages of a buffer only if all are of one kind, and
+  // takes 1 GiB at most.
+  Status register_slots(std::vector<std::string>& notes) {
+    if (options_.fixed_buffers == Switch::off || slots_.empty()) return {};
     std::sort(slots_.begin(), slots_.end(), [](auto a, auto b) { return a.data() < b.data(); });
     std::vector<iovec> buffers;
     std::size_t n_bytes = 0;
@@ -146,21 +202,23 @@ class UringBackend final : public Backend {
       buffers.push_back({slot.data(), slot.size()});
       n_bytes += slot.size();
     }
-    if (buffers.empty()) return;
     const int result =
         io_uring_register_buffers(&ring_, buffers.data(), static_cast<unsigned>(buffers.size()));
     if (result == 0) {
       n_registered_slots_ = buffers.size();
-      return;
+      return {};
     }
     rlimit limit{};
     getrlimit(RLIMIT_MEMLOCK, &limit);
-    std::string note = system_error(-result, "buffers are not registered with io_uring").message;
+    Error error = system_error(-result, "buffers are not registered with io_uring");
     if (result == -ENOMEM) {
-      note += fmt::format(" (they need {} bytes, the limit of locked memory is {}, see ulimit -l)",
-                          n_bytes, limit.rlim_cur);
+      error.message +=
+          fmt::format(" (they need {} bytes, the limit of locked memory is {}, see ulimit -l)",
+                      n_bytes, limit.rlim_cur);
     }
-    notes.push_back(note + ": reading into plain memory");
+    if (options_.fixed_buffers == Switch::on) return error;
+    notes.push_back(error.message + ": reading into plain memory");
+    return {};
   }
 
   [[nodiscard]] int registered_slot(std::span<const std::byte> to) const {
@@ -206,6 +264,7 @@ class UringBackend final : public Backend {
   }
 
   const FileSet& files_;
+  const BackendOptions options_;
   std::vector<std::span<std::byte>> slots_;  // by address
   std::size_t n_registered_slots_ = 0;
   bool files_registered_ = false;
@@ -224,7 +283,7 @@ Result<std::unique_ptr<Backend>> make_uring_backend(const FileSet& files,
                                                     const BackendOptions& options,
                                                     std::vector<std::string>& notes) {
   auto backend = std::make_unique<UringBackend>(files, options);
-  if (Status done = backend->set_up(options.depth, notes); !done) return std::move(done.error());
+  if (Status done = backend->set_up(notes); !done) return std::move(done.error());
   return std::unique_ptr<Backend>(std::move(backend));
 }
 
